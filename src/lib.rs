@@ -1,0 +1,19 @@
+//! couplet: a sidecar reverse proxy that stands between OpenAI clients and a tokens-only LLM engine.
+//!
+//! A request walks through the folders in this order:
+//!
+//! 1. [`server`] accepts the connection and runs the tower stack;
+//! 2. [`endpoints`] holds one file per story: it calls the stages below and is the only place that knows all of them;
+//! 3. [`render`] turns messages into a prompt, the prompt into token ids and the request into a
+//!    [`GenerateRequest`](api::generate::GenerateRequest);
+//! 4. [`engine`] sends it to `POST /inference/v1/generate` and yields chunks of token ids;
+//! 5. [`derender`] turns token ids back into text, cuts stop strings, and hands text to [`parsers`], which split it into
+//!    reasoning, content and tool calls;
+//! 6. [`respond`] writes what came out as server-sent events or as one JSON body.
+//!
+//! Beside the path: [`api`] holds the wire types, [`model`] what is loaded once per served model, [`config`] the settings,
+//! [`metrics`] the counters, [`sim`] an engine without a model for tests and demos.
+
+pub mod api;
+pub mod model;
+pub mod parsers;

@@ -1,0 +1,3 @@
+//! The binary: flags, run, exit code.
+
+fn main() {}

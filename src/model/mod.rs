@@ -1,0 +1,1 @@
+//! A served model, loaded once and immutable: configs, tokenizer, chat template, vocabulary for decoding.
