@@ -15,5 +15,6 @@
 //! [`metrics`] the counters, [`sim`] an engine without a model for tests and demos.
 
 pub mod api;
+pub mod derender;
 pub mod model;
 pub mod parsers;

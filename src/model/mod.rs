@@ -1,1 +1,3 @@
 //! A served model, loaded once and immutable: configs, tokenizer, chat template, vocabulary for decoding.
+
+pub mod vocabulary;

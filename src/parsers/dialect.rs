@@ -73,6 +73,11 @@ impl Plan {
         State::default()
     }
 
+    /// Takes a state that came back from a client; one that cannot belong to this plan is the client's error.
+    pub fn resume(&self, state: State) -> Result<State, String> {
+        Ok(state)
+    }
+
     /// Reads one engine chunk. `events` is added to, so clear it between chunks.
     pub fn step(&self, _state: &mut State, tokens: &[Token<'_>], events: &mut Events) {
         for token in tokens {

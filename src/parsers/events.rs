@@ -89,13 +89,23 @@ impl Events {
     }
 
     /// Adds reasoning; empty text makes it present all the same.
-    pub(super) fn push_reasoning(&mut self, text: &str) {
+    pub(crate) fn push_reasoning(&mut self, text: &str) {
         self.reasoning.push(text);
     }
 
     /// Adds content; empty text makes it present all the same.
-    pub(super) fn push_content(&mut self, text: &str) {
+    pub(crate) fn push_content(&mut self, text: &str) {
         self.content.push(text);
+    }
+
+    /// Takes the reasoning away (`include_reasoning: false`).
+    pub fn drop_reasoning(&mut self) {
+        self.reasoning.clear();
+    }
+
+    /// Keeps the calls that `keep` accepts by their position.
+    pub fn retain_calls(&mut self, keep: impl Fn(usize) -> bool) {
+        self.calls.retain(|item| keep(item.index));
     }
 
     #[expect(clippy::string_slice, reason = "ranges are made by push alone, from whole strings")]
