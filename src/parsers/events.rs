@@ -103,9 +103,7 @@ impl Events {
         self.items.iter().map(|item| match item {
             Item::Reasoning(text) => Event::Reasoning(self.get(text)),
             Item::Content(text) => Event::Content(self.get(text)),
-            Item::Call { index, id, name } => {
-                Event::Call { index: *index, id: self.get(id), name: self.get(name) }
-            }
+            Item::Call { index, id, name } => Event::Call { index: *index, id: self.get(id), name: self.get(name) },
             Item::Arguments { index, text } => Event::Arguments { index: *index, text: self.get(text) },
         })
     }
