@@ -69,7 +69,12 @@ impl Serialize for ErrorBody {
 
 impl ApiError {
     fn openai(status: u16, kind: &'static str, message: impl Into<String>, param: Option<&str>) -> Self {
-        let body = ErrorBody::OpenAi { message: message.into(), kind: kind.into(), param: param.map(str::to_owned), code: status };
+        let body = ErrorBody::OpenAi {
+            message: message.into(),
+            kind: kind.into(),
+            param: param.map(str::to_owned),
+            code: status,
+        };
         Self { status, body, retry_after: None }
     }
 

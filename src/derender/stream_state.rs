@@ -124,11 +124,9 @@ impl StreamState {
             return Ok(chat::State { text: self.text(&plan.text)?, parser: None, tools_streamed: false });
         };
         let own = self.couplet.as_ref();
-        let (Some(tokens), Some(window), Some(parsed)) = (
-            own.map(|own| own.tokens),
-            own.and_then(|own| own.window.clone()),
-            own.and_then(|own| own.parser.clone()),
-        ) else {
+        let (Some(tokens), Some(window), Some(parsed)) =
+            (own.map(|own| own.tokens), own.and_then(|own| own.window.clone()), own.and_then(|own| own.parser.clone()))
+        else {
             return Ok(self.replay(plan, prompt));
         };
         Ok(chat::State {

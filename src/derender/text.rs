@@ -100,8 +100,11 @@ impl Plan {
         for (at, id) in text_ids.iter().enumerate() {
             let armed = state.counts.tokens + at >= self.min_tokens;
             if let Some(found) = self.push(state, *id, armed, pieces) {
-                let finish =
-                    Finish { reason: "stop".to_owned(), stop_reason: Some(StopReason::Text(found)), stopped_here: true };
+                let finish = Finish {
+                    reason: "stop".to_owned(),
+                    stop_reason: Some(StopReason::Text(found)),
+                    stopped_here: true,
+                };
                 state.counts.add(&ids[..=at]);
                 return Step { kept: at + 1, finish: Some(finish) };
             }
