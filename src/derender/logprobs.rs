@@ -131,6 +131,14 @@ impl CompletionLogprobs {
         }
     }
 
+    /// Appends positions that are already written.
+    pub fn append(&mut self, mut more: Self) {
+        self.text_offset.append(&mut more.text_offset);
+        self.token_logprobs.append(&mut more.token_logprobs);
+        self.tokens.append(&mut more.tokens);
+        self.top_logprobs.append(&mut more.top_logprobs);
+    }
+
     /// Appends one position.
     pub fn push(
         &mut self,

@@ -16,6 +16,7 @@ pub mod chat;
 pub mod detok;
 pub mod logprobs;
 pub mod pieces;
+pub mod prompt_logprobs;
 pub mod stop;
 pub mod stream_state;
 pub mod text;

@@ -93,6 +93,11 @@ impl Plan {
         }
     }
 
+    /// The same plan, with `stop` as its only stop string or with none.
+    pub fn with_stop(&self, stop: Option<String>) -> Self {
+        Self { stop: Arc::new(StopStrings::new(stop, self.stop_tokens.include)), ..self.clone() }
+    }
+
     /// Reads one engine chunk; its text is added to `pieces`.
     pub fn step(&self, state: &mut State, choice: &GenerateChoice, pieces: &mut Pieces) -> Step {
         let ids = choice.token_ids.as_deref().unwrap_or_default();

@@ -2,10 +2,11 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use eventsource_stream::{Event, Eventsource};
-use futures_util::{Stream, StreamExt};
+use futures_util::Stream;
 use serde_json::{Value, json};
 
 use super::EngineError;
@@ -81,7 +82,7 @@ impl Engine {
         let answer = if streams {
             Answer::Events(Box::pin(response.bytes_stream().eventsource()))
         } else {
-            Answer::Whole(Some(response))
+            Answer::Whole(Box::pin(whole(Arc::clone(self), response)))
         };
         Ok(Generation { answer, abort, done: false })
     }
@@ -127,13 +128,14 @@ impl Engine {
 type Events = Pin<
     Box<dyn Stream<Item = Result<Event, eventsource_stream::EventStreamError<reqwest::Error>>> + Send + 'static>,
 >;
+type WholeAnswer = Pin<Box<dyn Future<Output = Result<GenerateResponse, EngineError>> + Send + 'static>>;
 
 enum Answer {
     Events(Events),
-    Whole(Option<reqwest::Response>),
+    Whole(WholeAnswer),
 }
 
-/// An answer on its way.
+/// An answer on its way: a stream of chunks that ends after an error. Dropping it before its end stops the engine.
 pub struct Generation {
     answer: Answer,
     abort: AbortOnDrop,
@@ -141,46 +143,52 @@ pub struct Generation {
 }
 
 impl Generation {
-    /// The next chunk, or `None` at the end. After an error there is nothing more.
-    pub async fn next(&mut self) -> Option<Result<GenerateResponse, EngineError>> {
-        if self.done {
-            return None;
-        }
-        let chunk = match &mut self.answer {
-            Answer::Events(events) => next_event(&self.abort.engine, events).await,
-            Answer::Whole(response) => match response.take() {
-                Some(response) => Some(whole(&self.abort.engine, response).await),
-                None => None,
-            },
-        };
-        if !matches!(chunk, Some(Ok(_))) {
-            self.done = true;
-            self.abort.disarm();
-        }
-        chunk
-    }
-
     /// Tells the engine to stop: what comes from now on is of no use.
     pub fn stop(&mut self) {
         self.done = true;
         self.abort.fire();
     }
-}
 
-async fn next_event(engine: &Engine, events: &mut Events) -> Option<Result<GenerateResponse, EngineError>> {
-    match events.next().await {
-        Some(Ok(event)) if event.data == "[DONE]" => None,
-        Some(Ok(event)) => Some(engine.parse(event.data.as_bytes())),
-        Some(Err(error)) => Some(Err(engine.broken(match error {
-            eventsource_stream::EventStreamError::Transport(error) => root_cause(&error),
-            other => format!("not an event stream: {other}"),
-        }))),
-        // vLLM ends every stream with [DONE]; without it something is missing.
-        None => Some(Err(engine.broken("the stream ended before [DONE]".to_owned()))),
+    fn poll_events(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<GenerateResponse, EngineError>>> {
+        let engine = &self.abort.engine;
+        let Answer::Events(events) = &mut self.answer else { return Poll::Ready(None) };
+        Poll::Ready(match ready!(events.as_mut().poll_next(cx)) {
+            Some(Ok(event)) if event.data == "[DONE]" => None,
+            Some(Ok(event)) => Some(engine.parse(event.data.as_bytes())),
+            Some(Err(error)) => Some(Err(engine.broken(match error {
+                eventsource_stream::EventStreamError::Transport(error) => root_cause(&error),
+                other => format!("not an event stream: {other}"),
+            }))),
+            // vLLM ends every stream with [DONE]; without it something is missing.
+            None => Some(Err(engine.broken("the stream ended before [DONE]".to_owned()))),
+        })
     }
 }
 
-async fn whole(engine: &Engine, response: reqwest::Response) -> Result<GenerateResponse, EngineError> {
+impl Stream for Generation {
+    type Item = Result<GenerateResponse, EngineError>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        if self.done {
+            return Poll::Ready(None);
+        }
+        let chunk = match &mut self.answer {
+            Answer::Events(_) => ready!(self.poll_events(cx)),
+            Answer::Whole(answer) => {
+                let answer = ready!(answer.as_mut().poll(cx));
+                self.done = true;
+                Some(answer)
+            }
+        };
+        if self.done || !matches!(chunk, Some(Ok(_))) {
+            self.done = true;
+            self.abort.disarm();
+        }
+        Poll::Ready(chunk)
+    }
+}
+
+async fn whole(engine: Arc<Engine>, response: reqwest::Response) -> Result<GenerateResponse, EngineError> {
     let bytes = response.bytes().await.map_err(|error| engine.broken(root_cause(&error)))?;
     engine.parse(&bytes)
 }

@@ -108,6 +108,16 @@ impl Events {
         self.calls.retain(|item| keep(item.index));
     }
 
+    /// Gives a call that begins here another id.
+    pub fn rename_call(&mut self, index: usize, id: &str) {
+        let start = self.call_text.len();
+        let heads = self.calls.iter_mut().filter(|item| item.index == index).filter_map(|item| item.head.as_mut());
+        for head in heads {
+            head.0 = start..start + id.len();
+        }
+        self.call_text.push_str(id);
+    }
+
     #[expect(clippy::string_slice, reason = "ranges are made by push alone, from whole strings")]
     fn get(&self, range: &Range<usize>) -> &str {
         &self.call_text[range.clone()]
