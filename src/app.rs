@@ -107,7 +107,7 @@ fn load_model(settings: ModelSettings, http: &reqwest::Client) -> Result<Served,
         "model loaded"
     );
     let engines = settings.engines.iter().map(|url| Arc::new(Engine::new(url, http.clone()))).collect();
-    let vocabulary = Arc::new(Vocabulary::new(model.tokenizer()));
+    let vocabulary = Arc::new(Vocabulary::new(model.tokenizer(), model.encoder().special_ids()));
     Ok(Served { vocabulary, dialect: dialect.map(Arc::new), model, engines })
 }
 

@@ -131,7 +131,9 @@ impl<'de> Deserialize<'de> for PromptIds {
 pub fn parse<T: serde::de::DeserializeOwned>(body: &[u8]) -> Result<T, ApiError> {
     match serde_json::from_slice(body) {
         Ok(parsed) => Ok(parsed),
-        Err(error) if error.is_data() => Err(ApiError::invalid_body(Some("body"), format!("1 validation error:\n  {error}"))),
+        Err(error) if error.is_data() => {
+            Err(ApiError::invalid_body(Some("body"), format!("1 validation error:\n  {error}")))
+        }
         // Not JSON at all: the same answer as everywhere else.
         Err(error) => match super::validate::parse_json(body) {
             Err(refused) => Err(refused),

@@ -62,9 +62,9 @@ pub struct GenerateResponse {
 pub struct GenerateChoice {
     /// Which of the `n` sequences.
     pub index: u32,
-    /// `stop`, `length`, `abort`, `error`, …; null while the sequence goes on.
+    /// Why the sequence ended, if it has.
     #[serde(default)]
-    pub finish_reason: Option<String>,
+    pub finish_reason: FinishReason,
     /// The stop token or stop string, where one ended the sequence.
     #[serde(default, deserialize_with = "stop_reason")]
     pub stop_reason: Option<StopReason>,
@@ -74,6 +74,39 @@ pub struct GenerateChoice {
     /// A position per token, where asked for.
     #[serde(default)]
     pub logprobs: Option<GenerateLogprobs>,
+}
+
+/// `finish_reason` of an engine. A whole answer without the key means `stop`, one with null does not.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum FinishReason {
+    /// The key is absent.
+    #[default]
+    Absent,
+    /// Null: the sequence goes on.
+    Null,
+    /// `stop`, `length`, `abort`, `error`, …
+    Ended(String),
+}
+
+impl FinishReason {
+    /// The reason, in an event of a stream.
+    pub fn get(&self) -> Option<&str> {
+        match self {
+            Self::Ended(reason) => Some(reason),
+            Self::Absent | Self::Null => None,
+        }
+    }
+
+    /// The reason, in a whole answer.
+    pub fn or_stop(&self) -> Option<&str> {
+        if *self == Self::Absent { Some("stop") } else { self.get() }
+    }
+}
+
+impl<'de> Deserialize<'de> for FinishReason {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Ok(Option::deserialize(deserializer)?.map_or(Self::Null, Self::Ended))
+    }
 }
 
 /// Token counts of a request.

@@ -62,7 +62,8 @@ impl File {
     pub fn check(self) -> Result<Settings, ConfigError> {
         let mut problems = Vec::new();
         if self.models.is_empty() {
-            problems.push("models: none is given; name one with --model, COUPLET_MODEL or models: in the file".to_owned());
+            problems
+                .push("models: none is given; name one with --model, COUPLET_MODEL or models: in the file".to_owned());
         }
         if self.api_key.iter().any(String::is_empty) {
             problems.push("api_key: an empty key would let everybody in; remove it or give one".to_owned());
@@ -113,10 +114,9 @@ fn check_model(at: usize, file: ModelFile, problems: &mut Vec<String>) -> Option
     match file.chat_template_content_format.as_deref() {
         None | Some("auto") => {}
         Some("string") => load.content_format = ContentFormat::String,
-        Some("openai") => load.content_format = ContentFormat::OpenAi,
-        Some(other) => problems.push(format!(
-            "models[{at}].chat_template_content_format: {other:?} is not one of auto, string, openai"
-        )),
+        Some("openai") => load.content_format = ContentFormat::Openai,
+        Some(other) => problems
+            .push(format!("models[{at}].chat_template_content_format: {other:?} is not one of auto, string, openai")),
     }
     for engine in &file.engines {
         if let Err(reason) = check_url(&engine.url) {

@@ -7,7 +7,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::vocabulary::{Decoding, Piece, REPLACEMENT, Vocabulary};
+use crate::model::vocabulary::{Decoding, Hidden, Piece, REPLACEMENT, Vocabulary};
 
 /// Prompt tokens that seed the window, and how many of them are decoded again (vLLM's constants).
 const SEED_TOKENS: usize = 7;
@@ -52,10 +52,10 @@ pub struct WireState {
 impl State {
     /// The state after a prompt: its last tokens are the context of the first output token, so that SentencePiece
     /// models keep a leading space. An empty prompt decodes as a new sequence.
-    pub fn after_prompt(vocabulary: &Vocabulary, prompt: &[u32], skip_special: bool) -> Self {
+    pub fn after_prompt(vocabulary: &Vocabulary, prompt: &[u32], hidden: Hidden) -> Self {
         let tail = &prompt[prompt.len().saturating_sub(SEED_TOKENS)..];
         let window: Vec<Piece> =
-            tail.iter().filter(|id| !(skip_special && vocabulary.is_special(**id))).map(|id| Piece::Id(*id)).collect();
+            tail.iter().filter(|id| !vocabulary.hides(hidden, **id)).map(|id| Piece::Id(*id)).collect();
         let read = window.len();
         let mut state =
             Self { window, prefix: read.saturating_sub(SEED_PREFIX), read, clean: false, pending: Pending::default() };
@@ -63,25 +63,18 @@ impl State {
         state
     }
 
-    /// Takes vLLM's fields over. Offsets outside the window are the client's error.
-    pub fn from_wire(vocabulary: &Vocabulary, wire: WireState) -> Result<Self, String> {
-        let len = wire.prev_tokens.len();
-        if wire.read_offset > len || wire.prefix_offset > wire.read_offset {
-            return Err(format!(
-                "prefix_offset ({}) and read_offset ({}) must ascend within prev_tokens ({len} entries)",
-                wire.prefix_offset, wire.read_offset
-            ));
-        }
-        let window = wire.prev_tokens.into_iter().map(|token| Piece::Text(token.into_boxed_str())).collect();
+    /// Takes vLLM's fields over. Offsets outside the window mean what they mean in vLLM: Python's slices, which end where
+    /// the list ends.
+    pub fn from_wire(vocabulary: &Vocabulary, wire: WireState) -> Self {
         let mut state = Self {
-            window,
+            window: wire.prev_tokens.into_iter().map(|token| Piece::Text(token.into_boxed_str())).collect(),
             prefix: wire.prefix_offset,
             read: wire.read_offset,
             clean: false,
             pending: Pending::default(),
         };
         state.refresh(vocabulary);
-        Ok(state)
+        state
     }
 
     /// vLLM's fields.
@@ -98,8 +91,8 @@ impl State {
     }
 
     /// Adds one token; appends to `text` what became whole.
-    pub fn push(&mut self, vocabulary: &Vocabulary, id: u32, skip_special: bool, text: &mut String) {
-        if skip_special && vocabulary.is_special(id) {
+    pub fn push(&mut self, vocabulary: &Vocabulary, id: u32, hidden: Hidden, text: &mut String) {
+        if vocabulary.hides(hidden, id) {
             self.trim();
             return;
         }
@@ -144,8 +137,8 @@ impl State {
     /// The general way: decode the window with and without the new token.
     fn push_decoded(&mut self, vocabulary: &Vocabulary, id: u32, text: &mut String) {
         self.window.push(Piece::Id(id));
-        let before = vocabulary.decode(&self.window[self.prefix..self.read]);
-        let after = vocabulary.decode(&self.window[self.prefix..]);
+        let before = vocabulary.decode(self.context());
+        let after = vocabulary.decode(&self.window[self.prefix.min(self.window.len())..]);
         let known = before.chars().count();
         let grew = after.chars().nth(known).is_some();
         if (grew && !after.ends_with(REPLACEMENT)) || self.window.len() > MAX_WINDOW {
@@ -167,16 +160,26 @@ impl State {
     /// Forgets the tokens before `prefix`, which nothing reads again.
     fn trim(&mut self) {
         if self.prefix > 0 {
-            self.window.drain(..self.prefix);
-            self.read -= self.prefix;
+            self.window.drain(..self.prefix.min(self.window.len()));
+            self.read = self.read.saturating_sub(self.prefix);
             self.prefix = 0;
         }
+    }
+
+    /// The tokens that have become text and are decoded again with every new one.
+    fn context(&self) -> &[Piece] {
+        let end = self.read.min(self.window.len());
+        &self.window[self.prefix.min(end)..end]
     }
 
     /// Computes what is derived from the window.
     fn refresh(&mut self, vocabulary: &Vocabulary) {
         self.pending = Pending::default();
-        let context = vocabulary.decode(&self.window[self.prefix..self.read]);
+        if self.prefix > self.read || self.read > self.window.len() {
+            self.clean = false;
+            return;
+        }
+        let context = vocabulary.decode(self.context());
         self.clean = match vocabulary.decoding() {
             Decoding::ByteLevel => !context.ends_with(REPLACEMENT),
             Decoding::SentencePiece { .. } => !context.is_empty() && !context.ends_with(REPLACEMENT),

@@ -37,8 +37,8 @@ impl Style {
 /// `logprobs` of a chat choice: `{"content": [{token, logprob, bytes, top_logprobs: […]}]}`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct ChatLogprobs {
-    /// A position per token.
-    pub content: Vec<ChatPosition>,
+    /// A position per token; null where the engine's were null.
+    pub content: Option<Vec<ChatPosition>>,
 }
 
 /// One position of [`ChatLogprobs`].
@@ -105,7 +105,16 @@ pub fn chat(
             ChatPosition { sampled, top_logprobs }
         })
         .collect();
-    ChatLogprobs { content }
+    ChatLogprobs { content: Some(content) }
+}
+
+impl ChatLogprobs {
+    /// Appends positions.
+    pub fn append(&mut self, more: Self) {
+        if let Some(more) = more.content {
+            self.content.get_or_insert_default().extend(more);
+        }
+    }
 }
 
 impl CompletionLogprobs {

@@ -112,7 +112,7 @@ impl StreamState {
     pub fn text(&self, plan: &text::Plan) -> Result<text::State, String> {
         let own = self.couplet.as_ref();
         Ok(text::State {
-            detok: detok::State::from_wire(&plan.vocabulary, self.window())?,
+            detok: detok::State::from_wire(&plan.vocabulary, self.window()),
             stop: self.stop(plan)?,
             counts: self.counts(own.map_or(0, |own| own.tokens)),
         })
@@ -131,7 +131,7 @@ impl StreamState {
         };
         Ok(chat::State {
             text: text::State {
-                detok: detok::State::from_wire(&plan.text.vocabulary, window)?,
+                detok: detok::State::from_wire(&plan.text.vocabulary, window),
                 stop: self.stop(&plan.text)?,
                 counts: self.counts(tokens),
             },

@@ -8,15 +8,15 @@ use super::pieces::Pieces;
 use super::stop::{self, StopStrings};
 use super::{detok, logprobs};
 use crate::api::generate::{GenerateChoice, StopReason};
-use crate::model::vocabulary::Vocabulary;
+use crate::model::vocabulary::{Hidden, Vocabulary};
 
 /// How the token ids of one request become text. Immutable.
 #[derive(Clone)]
 pub struct Plan {
     /// The model's tokens.
     pub vocabulary: Arc<Vocabulary>,
-    /// `skip_special_tokens`; false in chat with a parser, which has to see its markers.
-    pub skip_special: bool,
+    /// `skip_special_tokens`; nothing is hidden in chat with a parser, which has to see its markers.
+    pub hidden: Hidden,
     /// Stop strings to match here.
     pub stop: Arc<StopStrings>,
     /// Which token ends a reply.
@@ -87,7 +87,7 @@ impl Plan {
     /// The state after a prompt.
     pub fn start(&self, prompt: &[u32]) -> State {
         State {
-            detok: detok::State::after_prompt(&self.vocabulary, prompt, self.skip_special),
+            detok: detok::State::after_prompt(&self.vocabulary, prompt, self.hidden),
             stop: self.stop.start(),
             counts: Counts::default(),
         }
@@ -118,9 +118,9 @@ impl Plan {
             pieces.push(ids.last().copied(), "");
         }
         state.counts.add(ids);
-        let finish = choice.finish_reason.clone().map(|reason| {
+        let finish = choice.finish_reason.get().map(|reason| {
             self.stop.flush(&mut state.stop, pieces);
-            Finish { reason, stop_reason, stopped_here: false }
+            Finish { reason: reason.to_owned(), stop_reason, stopped_here: false }
         });
         Step { kept: ids.len(), finish }
     }
@@ -128,11 +128,11 @@ impl Plan {
     /// Adds one token; returns the stop string that it completed.
     fn push(&self, state: &mut State, id: u32, armed: bool, pieces: &mut Pieces) -> Option<String> {
         if self.stop.is_empty() {
-            pieces.push_with(id, |text| state.detok.push(&self.vocabulary, id, self.skip_special, text));
+            pieces.push_with(id, |text| state.detok.push(&self.vocabulary, id, self.hidden, text));
             return None;
         }
         let mut text = String::new();
-        state.detok.push(&self.vocabulary, id, self.skip_special, &mut text);
+        state.detok.push(&self.vocabulary, id, self.hidden, &mut text);
         let piece = stop::Piece { id, text: &text, marker: self.vocabulary.is_added(id) };
         self.stop.push(&mut state.stop, piece, armed, pieces).map(str::to_owned)
     }
@@ -152,7 +152,7 @@ impl StopTokens {
     /// does not (EOS on some, any stop token on older ones), the last token is compared with those that could.
     fn split<'a>(&self, ids: &'a [u32], choice: &GenerateChoice) -> (&'a [u32], Option<StopReason>) {
         let reported = choice.stop_reason.clone();
-        let (Some("stop"), Some((last, before))) = (choice.finish_reason.as_deref(), ids.split_last()) else {
+        let (Some("stop"), Some((last, before))) = (choice.finish_reason.get(), ids.split_last()) else {
             return (ids, reported);
         };
         let (stopped, reason) = match reported {

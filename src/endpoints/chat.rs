@@ -6,7 +6,8 @@ use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use http::HeaderMap;
 
-use super::{Context, coupled, plan};
+use super::plan::{self, Reader, TextFields};
+use super::{Context, coupled};
 use crate::api::chat::ChatRequest;
 use crate::api::error::ApiError;
 use crate::api::generate::{GenerateChoice, GenerateResponse};
@@ -31,7 +32,7 @@ pub async fn create(context: Arc<Context>, headers: &HeaderMap, body: &Bytes) ->
     let rendered = coupled::render_chat(served, &request, &id).await?;
     let engine = served.engine()?;
     let prompt = rendered.generate.token_ids.clone();
-    let text = plan::TextFields::from(&request);
+    let text = TextFields::chat(&request, Reader::Engine);
     let plan = plan::chat(served, &request, text, &prompt, &rendered.chat_template_kwargs, coupled::seed(&id));
     let streams = request.stream == Some(true);
     let generate = coupled::for_engine(rendered.generate, &engine, streams || !plan.text.stop.is_empty());
@@ -193,7 +194,7 @@ impl Reply {
         choice.finish = step.finish;
         let stopped_here = choice.finish.as_ref().is_some_and(|finish| finish.stopped_here);
         if let Some(logprobs) = self.logprobs(arrived, &mut context, step.kept) {
-            self.choices[arrived.index as usize].logprobs.content.extend(logprobs.content);
+            self.choices[arrived.index as usize].logprobs.append(logprobs);
         }
         if stopped_here {
             self.stop_if_done();
@@ -202,8 +203,7 @@ impl Reply {
     }
 
     fn fold(&self, passed_on: &coupled::PassedOn) -> Bytes {
-        let mut messages: Vec<Message> =
-            self.choices.iter().map(|choice| self.plan.message(&choice.pieces)).collect();
+        let mut messages: Vec<Message> = self.choices.iter().map(|choice| self.plan.message(&choice.pieces)).collect();
         let reasoning: usize = messages.iter().map(|message| message.reasoning_tokens).sum();
         if let Some(echo) = &self.echo {
             for message in &mut messages {
@@ -297,13 +297,14 @@ impl Streamed {
     }
 
     fn read_choice(&mut self, arrived: &GenerateChoice) -> Result<(), ApiError> {
-        if arrived.finish_reason.as_deref() == Some("error") {
+        if arrived.finish_reason.get() == Some("error") {
             return Err(coupled::generation_error());
         }
         let Self { reply, pieces, events, .. } = self;
         let Some(index) = reply.open_choice(arrived.index)?.map(|_| arrived.index as usize) else { return Ok(()) };
         let choice = &mut reply.choices[index];
-        let mut context = if arrived.logprobs.is_some() { choice.state.text.counts.context.clone() } else { Vec::new() };
+        let mut context =
+            if arrived.logprobs.is_some() { choice.state.text.counts.context.clone() } else { Vec::new() };
         let step = reply.plan.step(&mut choice.state, arrived, pieces, events);
         choice.finish.clone_from(&step.finish);
         let logprobs = reply.logprobs(arrived, &mut context, step.kept);
@@ -316,7 +317,13 @@ impl Streamed {
         Ok(())
     }
 
-    fn write(&mut self, arrived: &GenerateChoice, kept: usize, finish: Option<&Finish>, logprobs: Option<&ChatLogprobs>) {
+    fn write(
+        &mut self,
+        arrived: &GenerateChoice,
+        kept: usize,
+        finish: Option<&Finish>,
+        logprobs: Option<&ChatLogprobs>,
+    ) {
         let Self { reply, events, json, .. } = self;
         let stop_reason = finish.and_then(|finish| reply.plan.text.stop_tokens.reported(finish.stop_reason.clone()));
         let ids = &arrived.token_ids.as_deref().unwrap_or_default()[..kept];

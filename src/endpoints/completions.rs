@@ -8,8 +8,9 @@ use bytes::Bytes;
 use futures_util::{Stream, StreamExt, future, stream};
 use http::HeaderMap;
 
+use super::Context;
 use super::coupled::{self, PassedOn};
-use super::{Context, plan};
+use super::plan::{self, Reader, TextFields};
 use crate::api::completions::CompletionRequest;
 use crate::api::error::ApiError;
 use crate::api::generate::{GenerateChoice, GenerateResponse};
@@ -31,7 +32,7 @@ pub async fn create(context: Arc<Context>, headers: &HeaderMap, body: &Bytes) ->
     let served = context.served(request.model.as_deref())?;
     let id = coupled::request_id("cmpl", headers, request.request_id.0.as_deref());
     let rendered = coupled::render_completions(served, &request, &id).await?;
-    let plan = plan::text(served, &(&request).into());
+    let plan = plan::text(served, &TextFields::completion(&request, Reader::Engine));
     let streams = request.stream == Some(true);
     // Logprobs of the prompt come with whole answers only.
     let from_engine = (streams && !(request.echo == Some(true) && request.logprobs.is_some())) || !plan.stop.is_empty();
@@ -339,9 +340,10 @@ impl Streamed {
     }
 
     fn read(&mut self, prompt: usize, chunk: &GenerateResponse) -> Result<(), ApiError> {
-        let given = chunk.prompt_logprobs.as_deref().map(PromptLogprobs::parse).transpose().map_err(ApiError::bad_gateway)?;
+        let given =
+            chunk.prompt_logprobs.as_deref().map(PromptLogprobs::parse).transpose().map_err(ApiError::bad_gateway)?;
         for choice in &chunk.choices {
-            if choice.finish_reason.as_deref() == Some("error") {
+            if choice.finish_reason.get() == Some("error") {
                 return Err(coupled::generation_error());
             }
             let slot = self.reply.slot(prompt, choice.index)?;

@@ -95,6 +95,20 @@ impl PassedOn {
     }
 }
 
-pub(super) async fn render_chat(_s: &super::Served, _r: &crate::api::chat::ChatRequest, _id: &str) -> Result<crate::render::Rendered, ApiError> { Err(ApiError::internal("x")) }
-pub(super) async fn render_completions(_s: &super::Served, _r: &crate::api::completions::CompletionRequest, _id: &str) -> Result<Vec<crate::render::Rendered>, ApiError> { Err(ApiError::internal("x")) }
-pub(super) fn seed(_id: &str) -> u64 { random() }
+pub(super) async fn render_chat(
+    _s: &super::Served,
+    _r: &crate::api::chat::ChatRequest,
+    _id: &str,
+) -> Result<crate::render::Rendered, ApiError> {
+    Err(ApiError::internal("x"))
+}
+pub(super) async fn render_completions(
+    _s: &super::Served,
+    _r: &crate::api::completions::CompletionRequest,
+    _id: &str,
+) -> Result<Vec<crate::render::Rendered>, ApiError> {
+    Err(ApiError::internal("x"))
+}
+pub(super) fn seed(_id: &str) -> u64 {
+    random()
+}

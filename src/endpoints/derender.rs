@@ -5,12 +5,13 @@
 
 use bytes::Bytes;
 
-use super::{Context, Served, coupled, plan};
+use super::plan::{self, Reader, TextFields};
+use super::{Context, Served, coupled};
 use crate::api::chat::ChatRequest;
 use crate::api::completions::CompletionRequest;
 use crate::api::derender::{ChatBody, CompletionBody, OneOrMany, PromptIds, parse};
 use crate::api::error::ApiError;
-use crate::api::generate::{GenerateChoice, GenerateResponse, StopReason};
+use crate::api::generate::{FinishReason, GenerateChoice, GenerateResponse, StopReason};
 use crate::derender::chat;
 use crate::derender::logprobs::{self, ChatLogprobs, CompletionLogprobs, Style};
 use crate::derender::pieces::Pieces;
@@ -60,11 +61,7 @@ pub fn completions(context: &Context, body: &Bytes) -> Result<Bytes, ApiError> {
     if body.stream { completion_chunk(served, body, request) } else { completion_whole(served, body, request) }
 }
 
-fn chat_whole(
-    served: &Served,
-    body: ChatBody<StreamState>,
-    request: Option<ChatRequest>,
-) -> Result<Bytes, ApiError> {
+fn chat_whole(served: &Served, body: ChatBody<StreamState>, request: Option<ChatRequest>) -> Result<Bytes, ApiError> {
     let answer = required(body.generate_response, "generate_response")?;
     check_mode(&answer)?;
     check_bounds(served, std::slice::from_ref(&answer))?;
@@ -90,11 +87,7 @@ fn chat_whole(
     Ok(json.raw("}").take())
 }
 
-fn chat_chunk(
-    served: &Served,
-    body: ChatBody<StreamState>,
-    request: Option<ChatRequest>,
-) -> Result<Bytes, ApiError> {
+fn chat_chunk(served: &Served, body: ChatBody<StreamState>, request: Option<ChatRequest>) -> Result<Bytes, ApiError> {
     let chunk = required(body.generate_chunk, "generate_chunk")?;
     check_mode(&chunk)?;
     check_state(body.stream_state.as_ref())?;
@@ -143,7 +136,10 @@ impl<'a> ChatReader<'a> {
         let plan = match request {
             Some(request) => {
                 let kwargs = crate::render::effective_template_kwargs(&served.model, request);
-                plan::chat(served, request, request.into(), prompt, &kwargs, coupled::random())
+                {
+                    let text = TextFields::chat(request, Reader::Derenderer);
+                    plan::chat(served, request, text, prompt, &kwargs, coupled::random())
+                }
             }
             None => plan::plain_chat(served),
         };
@@ -170,7 +166,7 @@ impl<'a> ChatReader<'a> {
 
     fn logprobs(&self, choice: &GenerateChoice, context: &mut Vec<u32>) -> Option<ChatLogprobs> {
         let given = choice.logprobs.as_ref().filter(|_| !self.plan.hides_metadata())?;
-        let positions = given.content.as_deref().unwrap_or_default();
+        let Some(positions) = given.content.as_deref() else { return Some(ChatLogprobs::default()) };
         Some(logprobs::chat(&self.plan.text.vocabulary, positions, self.style, context))
     }
 
@@ -185,7 +181,11 @@ impl<'a> ChatReader<'a> {
             return Err(ApiError::bad_request(format!("choice {} has empty or null token_ids", choice.index)));
         }
         let logprobs = self.logprobs(choice, &mut Vec::new());
-        let (pieces, finish) = read_whole(&self.plan.text, prompt, choice);
+        let (pieces, mut finish) = read_whole(&self.plan.text, prompt, choice);
+        if finish.reason.is_empty() {
+            // Chat always has a reason; completions say null.
+            "stop".clone_into(&mut finish.reason);
+        }
         let message = self.plan.message(&pieces);
         let whole = WholeChoice {
             index: choice.index,
@@ -211,11 +211,8 @@ impl<'a> ChatReader<'a> {
         let logprobs = self.logprobs(choice, &mut state.text.counts.context.clone());
         let (mut pieces, mut events) = (Pieces::default(), Events::default());
         let stopped = wire.stopped();
-        let step = if stopped {
-            text::Step::default()
-        } else {
-            self.plan.step(state, choice, &mut pieces, &mut events)
-        };
+        let step =
+            if stopped { text::Step::default() } else { self.plan.step(state, choice, &mut pieces, &mut events) };
         if self.plan.parser.is_none() && events.content() == Some("") {
             // Without a parser a stateless chunk says nothing where a coupled one says "".
             events.clear();
@@ -343,14 +340,20 @@ impl<'a> CompletionReader<'a> {
             ),
             None => Style::default(),
         };
-        Self { plan: plan::text(served, &request.map(Into::into).unwrap_or_default()), request, style }
+        let text = request.map(|request| TextFields::completion(request, Reader::Derenderer)).unwrap_or_default();
+        Self { plan: plan::text(served, &text), request, style }
     }
 
     fn returns_ids(&self) -> bool {
         self.request.is_some_and(|request| request.return_token_ids == Some(true))
     }
 
-    fn logprobs(&self, choice: &GenerateChoice, context: &mut Vec<u32>, offset: &mut usize) -> Option<CompletionLogprobs> {
+    fn logprobs(
+        &self,
+        choice: &GenerateChoice,
+        context: &mut Vec<u32>,
+        offset: &mut usize,
+    ) -> Option<CompletionLogprobs> {
         let positions = choice.logprobs.as_ref()?.content.as_deref().unwrap_or_default();
         let mut logprobs = CompletionLogprobs::default();
         logprobs.extend(&self.plan.vocabulary, positions, self.style, context, offset);
@@ -377,7 +380,7 @@ impl<'a> CompletionReader<'a> {
             index,
             text: pieces.text(),
             logprobs: logprobs.as_ref(),
-            finish_reason: Some(&finish.reason),
+            finish_reason: Some(finish.reason.as_str()).filter(|reason| !reason.is_empty()),
             stop_reason: finish.stop_reason.as_ref(),
             prompt_token_ids: answer.prompt_token_ids.as_deref().filter(|_| self.returns_ids()),
             token_ids: self.returns_ids().then_some(ids),
@@ -416,22 +419,19 @@ impl<'a> CompletionReader<'a> {
     }
 }
 
-/// Reads a whole reply. A missing `finish_reason` is `stop`. Stop strings of the request only count where the engine
-/// did not say what stopped it; one that it names is cut whatever the request says.
+/// Reads a whole reply. Stop strings of the request only count where the engine did not say what stopped it; one that
+/// it names is cut whatever the request says.
 fn read_whole(plan: &text::Plan, prompt: &[u32], choice: &GenerateChoice) -> (Pieces, Finish) {
-    let choice = GenerateChoice {
-        finish_reason: Some(choice.finish_reason.clone().unwrap_or_else(|| "stop".to_owned())),
-        ..choice.clone()
-    };
-    let plan = match (choice.finish_reason.as_deref(), &choice.stop_reason) {
+    let plan = match (choice.finish_reason.or_stop(), &choice.stop_reason) {
         (Some("stop"), None) => plan.clone(),
         (Some("stop"), Some(StopReason::Text(text))) => plan.with_stop(Some(text.clone())),
         _ => plan.with_stop(None),
     };
+    let ended = FinishReason::Ended(choice.finish_reason.or_stop().unwrap_or_default().to_owned());
     let mut state = plan.start(prompt);
     let mut pieces = Pieces::default();
-    let step = plan.step(&mut state, &choice, &mut pieces);
-    let finish = step.finish.unwrap_or(Finish { reason: "stop".to_owned(), stop_reason: None, stopped_here: false });
+    let step = plan.step(&mut state, &GenerateChoice { finish_reason: ended, ..choice.clone() }, &mut pieces);
+    let finish = step.finish.unwrap_or(Finish { reason: String::new(), stop_reason: None, stopped_here: false });
     (pieces, finish)
 }
 
@@ -455,14 +455,18 @@ fn write_chunk_usage(prompt: Option<i64>, chunk: &GenerateResponse, json: &mut J
 fn required<T>(value: Option<T>, key: &str) -> Result<T, ApiError> {
     value.ok_or_else(|| {
         let location = format!("body.{key}");
-        let message = format!("1 validation error:\n  {{'type': 'missing', 'loc': '{location}', 'msg': 'Field required'}}");
+        let message =
+            format!("1 validation error:\n  {{'type': 'missing', 'loc': '{location}', 'msg': 'Field required'}}");
         ApiError::invalid_body(Some(&location), message)
     })
 }
 
 fn wrong_form(key: &str, expected: &str) -> ApiError {
     let location = format!("body.{key}");
-    ApiError::invalid_body(Some(&location), format!("1 validation error:\n  {location}: with stream: true it is {expected}"))
+    ApiError::invalid_body(
+        Some(&location),
+        format!("1 validation error:\n  {location}: with stream: true it is {expected}"),
+    )
 }
 
 fn check_mode(answer: &GenerateResponse) -> Result<(), ApiError> {
@@ -589,7 +593,10 @@ fn prompt_lists(given: Option<PromptIds>, responses: usize) -> Result<Vec<Option
 
 fn one_shot_form(key: &str, expected: &str) -> ApiError {
     let location = format!("body.{key}");
-    ApiError::invalid_body(Some(&location), format!("1 validation error:\n  {location}: without stream it is {expected}"))
+    ApiError::invalid_body(
+        Some(&location),
+        format!("1 validation error:\n  {location}: without stream it is {expected}"),
+    )
 }
 
 fn same_length(key: &str, length: usize, responses: usize) -> Result<(), ApiError> {

@@ -10,6 +10,7 @@ use crate::api::completions::CompletionRequest;
 use crate::derender::chat::{self, Calls};
 use crate::derender::stop::StopStrings;
 use crate::derender::text::{self, StopTokens};
+use crate::model::vocabulary::Hidden;
 use crate::parsers;
 
 /// The fields that decide how token ids become text; absent requests have vLLM's defaults.
@@ -26,6 +27,17 @@ pub struct TextFields<'a> {
     pub min_tokens: i64,
     /// `skip_special_tokens`
     pub skip_special: bool,
+    /// Who reads: vLLM's engine and its derenderer do not hide the same tokens.
+    pub reader: Reader,
+}
+
+/// Whose detokenizer is followed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reader {
+    /// The engine's, on the coupled path.
+    Engine,
+    /// The derenderer's, on the stateless routes.
+    Derenderer,
 }
 
 impl Default for TextFields<'_> {
@@ -37,13 +49,16 @@ impl Default for TextFields<'_> {
             ignore_eos: false,
             min_tokens: 0,
             skip_special: true,
+            reader: Reader::Derenderer,
         }
     }
 }
 
-impl<'a> From<&'a ChatRequest> for TextFields<'a> {
-    fn from(request: &'a ChatRequest) -> Self {
+impl<'a> TextFields<'a> {
+    /// Of a chat request.
+    pub fn chat(request: &'a ChatRequest, reader: Reader) -> Self {
         Self {
+            reader,
             stop: &request.stop.0,
             include_stop: request.include_stop_str_in_output,
             stop_token_ids: request.stop_token_ids.as_deref().unwrap_or_default(),
@@ -52,11 +67,11 @@ impl<'a> From<&'a ChatRequest> for TextFields<'a> {
             skip_special: request.skip_special_tokens != Some(false),
         }
     }
-}
 
-impl<'a> From<&'a CompletionRequest> for TextFields<'a> {
-    fn from(request: &'a CompletionRequest) -> Self {
+    /// Of a completion request.
+    pub fn completion(request: &'a CompletionRequest, reader: Reader) -> Self {
         Self {
+            reader,
             stop: &request.stop.0,
             include_stop: request.include_stop_str_in_output,
             stop_token_ids: request.stop_token_ids.as_deref().unwrap_or_default(),
@@ -72,7 +87,11 @@ pub fn text(served: &Served, fields: &TextFields<'_>) -> text::Plan {
     let model = &served.model;
     text::Plan {
         vocabulary: Arc::clone(&served.vocabulary),
-        skip_special: fields.skip_special,
+        hidden: match fields.reader {
+            _ if !fields.skip_special => Hidden::Nothing,
+            Reader::Engine => Hidden::Flagged,
+            Reader::Derenderer => Hidden::Named,
+        },
         stop: Arc::new(StopStrings::new(fields.stop.iter().cloned(), fields.include_stop)),
         stop_tokens: StopTokens {
             eos: model.eos_token_id(),

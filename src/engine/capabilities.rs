@@ -56,7 +56,8 @@ impl Capabilities {
         // an engine could refuse.
         let openapi: Value = get(http, url, "/openapi.json").await.unwrap_or_default();
         let has = |path: &str| openapi["paths"].get(path).is_some();
-        let kind = if has("/inference/v1/generate") && !has("/abort_requests") { Kind::ScaleOut } else { Kind::TokensOnly };
+        let kind =
+            if has("/inference/v1/generate") && !has("/abort_requests") { Kind::ScaleOut } else { Kind::TokensOnly };
         let abort_path = ["/inference/v1/abort_requests", "/abort_requests"].into_iter().find(|path| has(path));
         Ok(Self { kind, abort_path: abort_path.or(Some("/abort_requests")), models: models.data })
     }
@@ -67,7 +68,12 @@ async fn get<T: serde::de::DeserializeOwned>(http: &reqwest::Client, url: &str, 
     let response = http.get(format!("{url}{path}")).timeout(PROBE_TIMEOUT).send().await.map_err(unreachable)?;
     let status = response.status();
     if !status.is_success() {
-        return Err(EngineError::Status { url: url.to_owned(), status: status.as_u16(), body: None, retry_after: None });
+        return Err(EngineError::Status {
+            url: url.to_owned(),
+            status: status.as_u16(),
+            body: None,
+            retry_after: None,
+        });
     }
     let bytes = response.bytes().await.map_err(unreachable)?;
     serde_json::from_slice(&bytes)

@@ -125,9 +125,8 @@ impl Engine {
     }
 }
 
-type Events = Pin<
-    Box<dyn Stream<Item = Result<Event, eventsource_stream::EventStreamError<reqwest::Error>>> + Send + 'static>,
->;
+type Events =
+    Pin<Box<dyn Stream<Item = Result<Event, eventsource_stream::EventStreamError<reqwest::Error>>> + Send + 'static>>;
 type WholeAnswer = Pin<Box<dyn Future<Output = Result<GenerateResponse, EngineError>> + Send + 'static>>;
 
 enum Answer {

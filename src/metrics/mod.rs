@@ -23,8 +23,10 @@ impl Metrics {
     /// Registers everything.
     pub fn new() -> Result<Self, prometheus::Error> {
         let registry = Registry::new();
-        let requests =
-            IntCounterVec::new(Opts::new("couplet_requests_total", "Requests by route and status."), &["route", "code"])?;
+        let requests = IntCounterVec::new(
+            Opts::new("couplet_requests_total", "Requests by route and status."),
+            &["route", "code"],
+        )?;
         let duration = HistogramVec::new(
             HistogramOpts::new(
                 "couplet_request_duration_seconds",

@@ -43,6 +43,17 @@ pub enum Leading {
     DropMarks,
 }
 
+/// Which tokens are left out of the text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Hidden {
+    /// None: a parser has to see its markers, or the request wants them.
+    Nothing,
+    /// Those that tokenizer.json flags as special: what an engine's own detokenizer hides.
+    Flagged,
+    /// Those that the tokenizer's configuration names: what transformers, and so vLLM's derenderer, hides.
+    Named,
+}
+
 /// One entry of a window that is decoded as a whole.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Piece {
@@ -62,7 +73,8 @@ pub struct Vocabulary {
     byte_ids: Vec<u32>,
     added: HashMap<u32, AddedToken>,
     added_by_text: HashMap<String, u32>,
-    special_ids: Vec<u32>,
+    flagged_ids: Vec<u32>,
+    named_ids: Vec<u32>,
     /// True where single tokens lose their leading space in `decode` and it has to be put back (a Metaspace
     /// pre-tokenizer).
     restores_leading_space: bool,
@@ -77,8 +89,9 @@ struct Other {
 }
 
 impl Vocabulary {
-    /// Reads the decoder, the added tokens and every token string of `tokenizer`.
-    pub fn new(tokenizer: &Tokenizer) -> Self {
+    /// Reads the decoder, the added tokens and every token string of `tokenizer`. `named_ids` are the special tokens that
+    /// its configuration names.
+    pub fn new(tokenizer: &Tokenizer, named_ids: &[u32]) -> Self {
         let decoding = decoding_of(tokenizer.get_decoder());
         let added: HashMap<u32, AddedToken> = tokenizer.get_added_tokens_decoder().into_iter().collect();
         let vocab = tokenizer.get_vocab(true);
@@ -90,8 +103,10 @@ impl Vocabulary {
         for (id, token) in &added {
             tokens[*id as usize].clone_from(&token.content);
         }
-        let mut special_ids: Vec<u32> = added.iter().filter(|(_, token)| token.special).map(|(id, _)| *id).collect();
-        special_ids.sort_unstable();
+        let mut flagged_ids: Vec<u32> = added.iter().filter(|(_, token)| token.special).map(|(id, _)| *id).collect();
+        flagged_ids.sort_unstable();
+        let mut named_ids = named_ids.to_vec();
+        named_ids.sort_unstable();
         let mut vocabulary = Self {
             decoding,
             bytes: Vec::new(),
@@ -99,7 +114,8 @@ impl Vocabulary {
             byte_ids: Vec::new(),
             added_by_text: added.iter().map(|(id, token)| (token.content.clone(), *id)).collect(),
             added,
-            special_ids,
+            flagged_ids,
+            named_ids,
             restores_leading_space: has_metaspace(tokenizer),
             other: None,
             len: tokenizer.get_vocab_size(true),
@@ -137,14 +153,13 @@ impl Vocabulary {
         self.decoding
     }
 
-    /// True for a token flagged as special: `skip_special_tokens` hides it.
-    pub fn is_special(&self, id: u32) -> bool {
-        self.special_ids.binary_search(&id).is_ok()
-    }
-
-    /// Ids flagged as special, ascending.
-    pub fn special_ids(&self) -> &[u32] {
-        &self.special_ids
+    /// True for a token that is left out of the text.
+    pub fn hides(&self, hidden: Hidden, id: u32) -> bool {
+        match hidden {
+            Hidden::Nothing => false,
+            Hidden::Flagged => self.flagged_ids.binary_search(&id).is_ok(),
+            Hidden::Named => self.named_ids.binary_search(&id).is_ok(),
+        }
     }
 
     /// True for an added token (special or not): its text is never part of another token.

@@ -26,7 +26,14 @@ pub struct ChunkChoice<'a> {
 }
 
 /// The first chunk of a choice: its role and empty content.
-pub fn write_role(envelope: &Envelope, index: u32, role: &str, prompt: Prompt<'_>, usage: Option<&Usage>, json: &mut JsonBuffer) {
+pub fn write_role(
+    envelope: &Envelope,
+    index: u32,
+    role: &str,
+    prompt: Prompt<'_>,
+    usage: Option<&Usage>,
+    json: &mut JsonBuffer,
+) {
     envelope.open(json);
     json.raw("{\"index\":").number(index.into()).raw(",\"delta\":{\"role\":").string(role);
     json.raw(",\"content\":\"\"},\"logprobs\":null,\"finish_reason\":null}]");

@@ -56,12 +56,7 @@ pub fn write_chunk_choice(choice: &Choice<'_>, json: &mut JsonBuffer) {
 }
 
 /// Appends a choice of a whole answer; `first` opens the list.
-pub fn write_whole_choice(
-    choice: &Choice<'_>,
-    prompt_logprobs: Option<&Value>,
-    first: bool,
-    json: &mut JsonBuffer,
-) {
+pub fn write_whole_choice(choice: &Choice<'_>, prompt_logprobs: Option<&Value>, first: bool, json: &mut JsonBuffer) {
     if !first {
         json.raw(",");
     }

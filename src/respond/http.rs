@@ -1,8 +1,8 @@
 //! Responses from values, and the one place where errors become HTTP.
 
-use bytes::Bytes;
 use ::http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
 use ::http::{HeaderValue, StatusCode};
+use bytes::Bytes;
 
 use super::body::{Body, ByteStream};
 use crate::api::error::ApiError;

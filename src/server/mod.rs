@@ -86,7 +86,8 @@ type StackResponse = http::Response<tower_http::body::UnsyncBoxBody<Bytes, tower
 /// The tower stack, from the outside in.
 fn stack(
     context: Arc<Context>,
-) -> impl Service<Request, Response = StackResponse, Error = Infallible, Future: Send + 'static> + Clone + Send + 'static {
+) -> impl Service<Request, Response = StackResponse, Error = Infallible, Future: Send + 'static> + Clone + Send + 'static
+{
     ServiceBuilder::new()
         // A panic is a defect, but the client gets its answer and the connection lives on.
         .layer(CatchPanicLayer::custom(panicked))
