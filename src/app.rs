@@ -69,6 +69,11 @@ impl App {
         Ok(Self { context: Arc::new(context), address: format!("{}:{}", settings.host, settings.port) })
     }
 
+    /// What every request can reach.
+    pub fn context(&self) -> Arc<Context> {
+        Arc::clone(&self.context)
+    }
+
     /// Opens the port.
     pub async fn listen(&self) -> Result<TcpListener, StartError> {
         let listen = TcpListener::bind(&self.address).await;
