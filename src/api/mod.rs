@@ -2,5 +2,14 @@
 //!
 //! Requests keep vLLM's field names. Deliberately absent: behaviour beyond reading, checking and writing.
 
+pub mod chat;
+pub mod completions;
+pub mod derender;
 pub mod error;
 pub mod generate;
+pub mod ids;
+mod json_error;
+pub mod messages;
+pub mod python;
+pub mod sampling;
+pub mod validate;
