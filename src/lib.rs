@@ -27,3 +27,4 @@ pub mod parsers;
 pub mod render;
 pub mod respond;
 pub mod server;
+pub mod sim;
