@@ -17,3 +17,4 @@
 pub mod api;
 pub mod model;
 pub mod parsers;
+pub mod render;
