@@ -27,6 +27,18 @@ impl Message {
         self.0.get("role").and_then(Value::as_str).unwrap_or_default()
     }
 
+    /// The content as one text: a string as it is, text parts on a line each; `None` where there is none.
+    pub fn text(&self) -> Option<String> {
+        match self.get("content")? {
+            Value::String(text) => Some(text.clone()),
+            Value::Array(parts) => {
+                let text = |part: &Value| part.as_str().or_else(|| part.get("text")?.as_str()).map(str::to_owned);
+                Some(parts.iter().filter_map(text).collect::<Vec<_>>().join("\n"))
+            }
+            _ => None,
+        }
+    }
+
     /// True where the content is a list that vLLM accepts at first and refuses as soon as it looks into it.
     pub fn has_refused_parts(&self) -> bool {
         if !is_typed_role(self.role()) {

@@ -4,10 +4,13 @@
 
 pub mod chat;
 pub mod completions;
+pub mod derender;
 pub mod error;
 pub mod generate;
+pub mod ids;
 mod json_error;
 pub mod messages;
 pub mod python;
 pub mod sampling;
+pub mod tokenize;
 pub mod validate;

@@ -427,6 +427,11 @@ fn not_json(body: &[u8], error: &serde_json::Error) -> ApiError {
     place.into_error()
 }
 
+/// True for the content types that vLLM reads as JSON.
+pub fn is_json_type(content_type: &str) -> bool {
+    content_type.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/json"))
+}
+
 /// The 400 for a body that is not sent as `application/json`.
 pub fn unsupported_media_type() -> ApiError {
     ApiError::invalid_body(None, "1 validation error:\n  Unsupported Media Type: Only 'application/json' is allowed")

@@ -9,12 +9,14 @@ mod files;
 mod generation;
 pub mod template;
 pub mod tokenizer;
+pub mod vocabulary;
 
 use serde_json::{Map, Value};
 
 use crate::api::error::ApiError;
 use crate::model::template::{ChatTemplates, ContentFormat};
 use crate::model::tokenizer::Encoder;
+use crate::parsers;
 
 pub use config::ModelConfig;
 pub use generation::GenerationDefaults;
@@ -242,6 +244,15 @@ impl Model {
     /// The tokenizer as vLLM has it.
     pub fn tokenizer(&self) -> &tokenizers::Tokenizer {
         self.encoder.tokenizer()
+    }
+
+    /// Every token by its text, and the special ones, as dialects need them.
+    pub fn parser_vocabulary(&self) -> parsers::Vocabulary {
+        let text = |id: &u32| Some((*id, self.tokenizer().id_to_token(*id)?));
+        parsers::Vocabulary {
+            ids: self.tokenizer().get_vocab(true),
+            special: self.encoder.special_ids().iter().filter_map(text).collect(),
+        }
     }
 
     /// The chat templates.

@@ -1,121 +1,141 @@
-//! What a parser emits: a flat list of events over one shared text buffer, so that a token costs no allocation.
+//! What a chunk says: reasoning, content, and calls, in buffers that are used again for the next chunk.
 
 use std::ops::Range;
 
-/// One step of a reply.
+/// One part of what a chunk says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event<'a> {
-    /// More reasoning.
+    /// More reasoning; may be empty.
     Reasoning(&'a str),
-    /// More content.
+    /// More content; may be empty.
     Content(&'a str),
-    /// A tool call begins.
-    Call {
-        /// Position among the reply's calls, from 0.
-        index: usize,
-        /// Id that the client will send back with the result.
-        id: &'a str,
-        /// The function's name.
-        name: &'a str,
-    },
-    /// More of a call's arguments: a piece of JSON text.
-    Arguments {
-        /// Which call.
-        index: usize,
-        /// The piece.
-        text: &'a str,
-    },
+    /// A tool call begins or goes on.
+    Call(CallDelta<'a>),
+}
+
+/// One entry of `delta.tool_calls`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CallDelta<'a> {
+    /// Position among the reply's calls, from 0.
+    pub index: usize,
+    /// Where the call begins: its id and the function's name.
+    pub head: Option<(&'a str, &'a str)>,
+    /// A piece of the arguments' JSON text; may be empty.
+    pub arguments: Option<&'a str>,
 }
 
 #[derive(Debug, Clone)]
-enum Item {
-    Reasoning(Range<usize>),
-    Content(Range<usize>),
-    Call { index: usize, id: Range<usize>, name: Range<usize> },
-    Arguments { index: usize, text: Range<usize> },
+struct Item {
+    index: usize,
+    head: Option<(Range<usize>, Range<usize>)>,
+    arguments: Option<Range<usize>>,
 }
 
-/// The events of one chunk, in order. Neighbours of one kind are one event. Clear it and use it again.
+/// Text that is absent, empty, or not.
+#[derive(Debug, Clone, Default)]
+struct Text {
+    present: bool,
+    text: String,
+}
+
+/// The events of one chunk. Text of one kind is joined: a chunk becomes one delta. Clear it and use it again.
 #[derive(Debug, Clone, Default)]
 pub struct Events {
-    text: String,
-    items: Vec<Item>,
+    reasoning: Text,
+    content: Text,
+    call_text: String,
+    calls: Vec<Item>,
 }
 
 impl Events {
     /// Forgets all events and keeps the memory.
     pub fn clear(&mut self) {
-        self.text.clear();
-        self.items.clear();
+        self.reasoning.clear();
+        self.content.clear();
+        self.call_text.clear();
+        self.calls.clear();
     }
 
-    /// True where nothing was emitted.
+    /// True where nothing was emitted, not even empty text.
     pub fn is_empty(&self) -> bool {
-        self.items.is_empty()
+        !self.reasoning.present && !self.content.present && self.calls.is_empty()
     }
 
-    /// Adds reasoning; empty text adds nothing.
-    pub fn reasoning(&mut self, text: &str) {
-        if text.is_empty() {
-            return;
-        }
-        let range = self.push(text);
-        match self.items.last_mut() {
-            Some(Item::Reasoning(last)) if last.end == range.start => last.end = range.end,
-            _ => self.items.push(Item::Reasoning(range)),
-        }
+    /// `delta.reasoning`; `Some("")` where vLLM sends an empty string.
+    pub fn reasoning(&self) -> Option<&str> {
+        self.reasoning.get()
     }
 
-    /// Adds content; empty text adds nothing.
-    pub fn content(&mut self, text: &str) {
-        if text.is_empty() {
-            return;
-        }
-        let range = self.push(text);
-        match self.items.last_mut() {
-            Some(Item::Content(last)) if last.end == range.start => last.end = range.end,
-            _ => self.items.push(Item::Content(range)),
-        }
+    /// `delta.content`; `Some("")` where vLLM sends an empty string.
+    pub fn content(&self) -> Option<&str> {
+        self.content.get()
     }
 
-    /// Begins a tool call.
-    pub fn call(&mut self, index: usize, id: &str, name: &str) {
-        let (id, name) = (self.push(id), self.push(name));
-        self.items.push(Item::Call { index, id, name });
-    }
-
-    /// Adds to the arguments of a call; empty text adds nothing.
-    pub fn arguments(&mut self, index: usize, text: &str) {
-        if text.is_empty() {
-            return;
-        }
-        let range = self.push(text);
-        match self.items.last_mut() {
-            Some(Item::Arguments { index: last, text }) if *last == index && text.end == range.start => {
-                text.end = range.end;
-            }
-            _ => self.items.push(Item::Arguments { index, text: range }),
-        }
-    }
-
-    /// The events in order.
-    pub fn iter(&self) -> impl Iterator<Item = Event<'_>> {
-        self.items.iter().map(|item| match item {
-            Item::Reasoning(text) => Event::Reasoning(self.get(text)),
-            Item::Content(text) => Event::Content(self.get(text)),
-            Item::Call { index, id, name } => Event::Call { index: *index, id: self.get(id), name: self.get(name) },
-            Item::Arguments { index, text } => Event::Arguments { index: *index, text: self.get(text) },
+    /// `delta.tool_calls`, entry by entry. Whether a call's head and its first arguments share an entry or follow each
+    /// other in two is the dialect's choice and already made here.
+    pub fn calls(&self) -> impl Iterator<Item = CallDelta<'_>> {
+        self.calls.iter().map(|item| CallDelta {
+            index: item.index,
+            head: item.head.as_ref().map(|(id, name)| (self.get(id), self.get(name))),
+            arguments: item.arguments.as_ref().map(|range| self.get(range)),
         })
     }
 
-    fn push(&mut self, text: &str) -> Range<usize> {
-        let start = self.text.len();
-        self.text.push_str(text);
-        start..self.text.len()
+    /// Everything: reasoning, content, then the calls.
+    pub fn iter(&self) -> impl Iterator<Item = Event<'_>> {
+        let reasoning = self.reasoning().map(Event::Reasoning);
+        let content = self.content().map(Event::Content);
+        reasoning.into_iter().chain(content).chain(self.calls().map(Event::Call))
+    }
+
+    /// Adds reasoning; empty text makes it present all the same.
+    pub(crate) fn push_reasoning(&mut self, text: &str) {
+        self.reasoning.push(text);
+    }
+
+    /// Adds content; empty text makes it present all the same.
+    pub(crate) fn push_content(&mut self, text: &str) {
+        self.content.push(text);
+    }
+
+    /// Takes the reasoning away (`include_reasoning: false`).
+    pub fn drop_reasoning(&mut self) {
+        self.reasoning.clear();
+    }
+
+    /// Keeps the calls that `keep` accepts by their position.
+    pub fn retain_calls(&mut self, keep: impl Fn(usize) -> bool) {
+        self.calls.retain(|item| keep(item.index));
+    }
+
+    /// Gives a call that begins here another id.
+    pub fn rename_call(&mut self, index: usize, id: &str) {
+        let start = self.call_text.len();
+        let heads = self.calls.iter_mut().filter(|item| item.index == index).filter_map(|item| item.head.as_mut());
+        for head in heads {
+            head.0 = start..start + id.len();
+        }
+        self.call_text.push_str(id);
     }
 
     #[expect(clippy::string_slice, reason = "ranges are made by push alone, from whole strings")]
     fn get(&self, range: &Range<usize>) -> &str {
-        &self.text[range.clone()]
+        &self.call_text[range.clone()]
+    }
+}
+
+impl Text {
+    fn clear(&mut self) {
+        self.present = false;
+        self.text.clear();
+    }
+
+    fn push(&mut self, text: &str) {
+        self.present = true;
+        self.text.push_str(text);
+    }
+
+    fn get(&self) -> Option<&str> {
+        self.present.then_some(self.text.as_str())
     }
 }

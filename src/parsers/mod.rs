@@ -1,11 +1,29 @@
 //! Splits a model's output into reasoning, content and tool calls, token by token.
 //!
+//! ```text
+//! Dialect   what a model speaks: a tool dialect and a reasoning dialect, checked against its vocabulary; immutable
+//!   └─ Plan     one request's facts applied to it: tools, tool_choice, prompt; immutable
+//!        └─ State   where one reply stands: small plain data that may be stored, sent away and come back
+//! ```
+//!
 //! In: tokens with the text that each added ([`Token`]), and the facts of the request ([`Context`]).
-//! Out: [`Events`]. Deliberately absent: detokenization, stop strings, JSON of the wire, clocks, randomness, I/O.
+//! Out: [`Events`] of a chunk, or the [`Message`] of a whole reply. A parser never fails: what is malformed is content.
+//!
+//! Deliberately absent: detokenization, stop strings, JSON of the wire, clocks, randomness, I/O.
 
+mod dialect;
 mod events;
+mod message;
+mod registry;
+mod state;
 
-pub use events::{Event, Events};
+pub use dialect::{Dialect, DialectError, Plan};
+pub use events::{CallDelta, Event, Events};
+pub use message::{Message, ToolCall};
+pub use registry::{Entry, Kind, registry};
+pub use state::State;
+
+use std::collections::HashMap;
 
 use serde_json::{Map, Value};
 
@@ -19,14 +37,13 @@ pub struct Token<'a> {
     pub text: &'a str,
 }
 
-/// What a dialect has to know of the model's vocabulary.
-pub trait Vocabulary {
-    /// The id of a token by its exact text, added tokens included.
-    fn id_of(&self, text: &str) -> Option<u32>;
-    /// The tokens flagged as special (vLLM's `all_special_ids`).
-    fn special_ids(&self) -> &[u32];
-    /// The text of an added or special token.
-    fn text_of(&self, id: u32) -> Option<&str>;
+/// What a dialect has to know of the model's vocabulary. Read while the dialect is built, not kept.
+#[derive(Debug, Clone, Default)]
+pub struct Vocabulary {
+    /// Every token by its text, added tokens included.
+    pub ids: HashMap<String, u32>,
+    /// The tokens flagged as special (vLLM's `all_special_ids`), with their text.
+    pub special: Vec<(u32, String)>,
 }
 
 /// `tool_choice` of the request.
@@ -35,6 +52,8 @@ pub enum ToolChoice {
     /// No call may come; markup is content.
     #[default]
     None,
+    /// The request set it to null: read like `Auto`, but the calls are dropped.
+    Null,
     /// The model decides.
     Auto,
     /// At least one call.
@@ -57,7 +76,7 @@ pub struct Tool {
 pub struct Context {
     /// The request's tools, in order.
     pub tools: Vec<Tool>,
-    /// Resolved `tool_choice`: `None` where the request has no tools.
+    /// `tool_choice`, where absent resolved to `None` without and `Auto` with tools.
     pub tool_choice: ToolChoice,
     /// `parallel_tool_calls`, true unless the request says false.
     pub parallel_tool_calls: bool,

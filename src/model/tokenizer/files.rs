@@ -21,6 +21,8 @@ pub(crate) struct TokenizerParts {
     pub(crate) config: Map<String, Value>,
     /// Name (`bos_token`, …) and text of the special tokens that are set. Templates see these as variables.
     pub(crate) specials: Vec<(String, String)>,
+    /// Special tokens without a name (`additional_special_tokens`).
+    pub(crate) extra: Vec<String>,
 }
 
 /// Reads a model's tokenizer files.
@@ -40,10 +42,11 @@ pub(crate) fn load(files: &ModelFiles, model_type: &str) -> Result<TokenizerPart
     let specials = specials(class, &config);
     let unk = specials.iter().find(|(name, _)| name == "unk_token").map(|(_, text)| text.as_str());
     class.rebuild(&mut json, &config, unk);
-    mark_specials(&mut json, &specials, &extra_specials(&config));
+    let extra = extra_specials(&config);
+    mark_specials(&mut json, &specials, &extra);
     json.insert("truncation".to_owned(), Value::Null);
     json.insert("padding".to_owned(), Value::Null);
-    Ok(TokenizerParts { json: Value::Object(json), path: file.path, config, specials })
+    Ok(TokenizerParts { json: Value::Object(json), path: file.path, config, specials, extra })
 }
 
 fn optional_object(files: &ModelFiles, name: &str) -> Result<Map<String, Value>, LoadError> {

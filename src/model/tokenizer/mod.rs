@@ -42,6 +42,7 @@ pub struct Encoder {
     prefix: Vec<u32>,
     suffix: Vec<u32>,
     specials: Vec<(String, String)>,
+    special_ids: Vec<u32>,
     eos_token_id: Option<u32>,
     max_chars_per_token: usize,
 }
@@ -66,10 +67,24 @@ impl Encoder {
             Some(json) => probe::fast_if_equal(json, &exact, options.segment_cache_bytes, templates),
             None => (None, Path::Exact { reason: "turned off by the settings".to_owned() }),
         };
+        let texts = parts.specials.iter().map(|(_, text)| text).chain(&parts.extra);
+        let mut special_ids: Vec<u32> = texts.filter_map(|text| exact.token_to_id(text)).collect();
+        special_ids.sort_unstable();
+        special_ids.dedup();
         let eos = parts.specials.iter().find(|(name, _)| name == "eos_token");
         let eos_token_id = eos.and_then(|(_, text)| exact.token_to_id(text));
         let max_chars_per_token = exact.get_vocab(true).keys().map(|token| token.chars().count()).max().unwrap_or(1);
-        Ok(Self { exact, fast, path, prefix, suffix, specials: parts.specials, eos_token_id, max_chars_per_token })
+        Ok(Self {
+            exact,
+            fast,
+            path,
+            prefix,
+            suffix,
+            specials: parts.specials,
+            special_ids,
+            eos_token_id,
+            max_chars_per_token,
+        })
     }
 
     /// The ids of a text. `add_special` adds what the tokenizer puts around every text (BOS, …).
@@ -130,6 +145,12 @@ impl Encoder {
     /// Name and text of the special tokens that are set (`bos_token`, …).
     pub fn specials(&self) -> &[(String, String)] {
         &self.specials
+    }
+
+    /// Ids of all special tokens that the configuration names, ascending (transformers' `all_special_ids`). Tokens that
+    /// only tokenizer.json flags as special are not among them.
+    pub fn special_ids(&self) -> &[u32] {
+        &self.special_ids
     }
 
     /// The id of `eos_token`.

@@ -1,0 +1,114 @@
+//! What chat and completions share on the way through an engine.
+
+use std::hash::{BuildHasher, RandomState};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use http::HeaderMap;
+use serde_json::value::RawValue;
+
+use crate::api::error::ApiError;
+use crate::api::generate::{GenerateRequest, GenerateResponse};
+use crate::api::sampling::StreamOptions;
+use crate::engine::Engine;
+use crate::engine::capabilities::Kind;
+use crate::respond::json::JsonBuffer;
+
+/// `system_fingerprint`: changes with the build.
+pub(super) const FINGERPRINT: &str = concat!("couplet-", env!("CARGO_PKG_VERSION"));
+
+/// The id of an answer: the kind (`chatcmpl`, `cmpl`) and the header `X-Request-Id`, else the field `request_id`, else
+/// random digits.
+pub(super) fn request_id(kind: &str, headers: &HeaderMap, field: Option<&str>) -> String {
+    let header = headers.get("x-request-id").and_then(|value| value.to_str().ok());
+    match header.or(field).filter(|id| !id.is_empty()) {
+        Some(id) => format!("{kind}-{id}"),
+        None => format!("{kind}-{:016x}", random()),
+    }
+}
+
+/// 64 random bits: the standard library seeds its hash maps from the system's source.
+pub(super) fn random() -> u64 {
+    RandomState::new().hash_one(0_u8)
+}
+
+/// Seconds since 1970.
+pub(super) fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs())
+}
+
+/// `include_usage` and `continuous_usage_stats`, the second of which needs the first.
+pub(super) fn usage_options(options: Option<&StreamOptions>) -> (bool, bool) {
+    let include = options.is_some_and(|options| options.include_usage == Some(true));
+    (include, include && options.is_some_and(|options| options.continuous_usage_stats == Some(true)))
+}
+
+/// Makes what render returned fit the engine. Stop strings are matched here, and a tokens-only engine refuses them; usage
+/// is counted here too.
+pub(super) fn for_engine(mut request: GenerateRequest, engine: &Engine, stream: bool) -> GenerateRequest {
+    if engine.capabilities().kind != Kind::ScaleOut {
+        for key in ["stop", "output_text_buffer_length", "include_stop_str_in_output"] {
+            request.sampling_params.shift_remove(key);
+        }
+    }
+    for key in ["stream_options", "parse_context", "token_offsets", "return_token_ids"] {
+        request.rest.shift_remove(key);
+    }
+    request.rest.insert("stream".to_owned(), stream.into());
+    request
+}
+
+/// The engine gave up on a request: vLLM's text and type.
+pub(super) fn generation_error() -> ApiError {
+    ApiError::internal("Internal server error")
+}
+
+/// What an engine answers that is passed on to the client as it is.
+#[derive(Debug, Default)]
+pub(super) struct PassedOn {
+    /// Logprobs of the prompt.
+    pub prompt_logprobs: Option<Box<RawValue>>,
+    kv_transfer_params: Option<Box<RawValue>>,
+    ec_transfer_params: Option<Box<RawValue>>,
+    metrics: Option<Box<RawValue>>,
+}
+
+impl PassedOn {
+    /// Takes what an answer carries.
+    pub fn take(&mut self, answer: &mut GenerateResponse) {
+        let pairs = [
+            (&mut self.prompt_logprobs, &mut answer.prompt_logprobs),
+            (&mut self.kv_transfer_params, &mut answer.kv_transfer_params),
+            (&mut self.ec_transfer_params, &mut answer.ec_transfer_params),
+            (&mut self.metrics, &mut answer.metrics),
+        ];
+        for (kept, given) in pairs {
+            if given.is_some() {
+                *kept = given.take();
+            }
+        }
+    }
+
+    /// Appends the fields that end every whole answer.
+    pub fn write<'a>(&self, json: &'a mut JsonBuffer) -> &'a mut JsonBuffer {
+        json.key("kv_transfer_params").value(&self.kv_transfer_params);
+        json.key("ec_transfer_params").value(&self.ec_transfer_params).key("metrics").value(&self.metrics)
+    }
+}
+
+pub(super) async fn render_chat(
+    _s: &super::Served,
+    _r: &crate::api::chat::ChatRequest,
+    _id: &str,
+) -> Result<crate::render::Rendered, ApiError> {
+    Err(ApiError::internal("x"))
+}
+pub(super) async fn render_completions(
+    _s: &super::Served,
+    _r: &crate::api::completions::CompletionRequest,
+    _id: &str,
+) -> Result<Vec<crate::render::Rendered>, ApiError> {
+    Err(ApiError::internal("x"))
+}
+pub(super) fn seed(_id: &str) -> u64 {
+    random()
+}

@@ -1,0 +1,30 @@
+//! Where one reply stands.
+
+use serde::{Deserialize, Serialize};
+
+/// Where one reply stands between two chunks: small, bounded, plain data. It may come back from a client, so
+/// [`Plan::step`](super::Plan::step) trusts nothing in it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct State {
+    #[serde(rename = "n", skip_serializing_if = "is_zero")]
+    pub(super) calls: usize,
+    #[serde(rename = "r", skip_serializing_if = "is_zero")]
+    pub(super) reasoning_tokens: usize,
+}
+
+impl State {
+    /// Tool calls that have been announced so far.
+    pub fn calls_streamed(&self) -> usize {
+        self.calls
+    }
+
+    /// Tokens of reasoning so far, for `usage.completion_tokens_details`.
+    pub fn reasoning_tokens(&self) -> usize {
+        self.reasoning_tokens
+    }
+}
+
+fn is_zero(n: &usize) -> bool {
+    *n == 0
+}
