@@ -21,12 +21,13 @@ use crate::respond::json::JsonBuffer;
 /// `system_fingerprint`: changes with the build.
 pub(super) const FINGERPRINT: &str = concat!("couplet-", env!("CARGO_PKG_VERSION"));
 
-/// The tail of an answer's id: the header `X-Request-Id`, else the field `request_id`, else random digits.
-pub(super) fn request_id(headers: &HeaderMap, field: Option<&str>) -> String {
+/// The id of an answer: the kind (`chatcmpl`, `cmpl`) and the header `X-Request-Id`, else the field `request_id`, else
+/// random digits.
+pub(super) fn request_id(kind: &str, headers: &HeaderMap, field: Option<&str>) -> String {
     let header = headers.get("x-request-id").and_then(|value| value.to_str().ok());
     match header.or(field).filter(|id| !id.is_empty()) {
-        Some(id) => id.to_owned(),
-        None => format!("{:016x}", random()),
+        Some(id) => format!("{kind}-{id}"),
+        None => format!("{kind}-{:016x}", random()),
     }
 }
 
@@ -107,7 +108,7 @@ pub(super) fn render_chat(
     body_len: usize,
     id: &str,
 ) -> Result<Rendered, ApiError> {
-    context.heavy.run(body_len, || render::chat(&served.model, request, &for_engine_settings(id)))
+    context.heavy.run(body_len, || render::chat(&served.model, served.dialect.as_ref(), request, &for_engine_settings(id)))
 }
 
 /// Renders a completion for engines: a request per prompt.
