@@ -1,5 +1,7 @@
 //! The engine simulator, through real sockets: held against answers of a real engine, then what it adds of its own.
 
+#![expect(clippy::unwrap_used, reason = "a test that panics has reported")]
+
 mod support;
 
 use std::time::{Duration, Instant};

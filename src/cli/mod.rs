@@ -1,6 +1,7 @@
 //! The command line: `couplet serve`, `sim`, `demo`.
 
 pub mod serve;
+pub mod sim;
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -22,6 +23,8 @@ pub struct Cli {
 pub enum Command {
     /// Serve the OpenAI API in front of tokens-only engines; without an engine the raw steps only.
     Serve(Box<serve::ServeArgs>),
+    /// Run a tokens-only engine without a model: scripts, echo or random ids, paced, with faults where asked.
+    Sim(Box<crate::sim::Options>),
 }
 
 /// Exit code for settings, files or models that are wrong: nothing was started.
@@ -32,6 +35,7 @@ pub fn run(cli: Cli) -> ExitCode {
     init_logging();
     let ran = match cli.command {
         Command::Serve(args) => serve::run(*args),
+        Command::Sim(options) => sim::run(*options),
     };
     match ran {
         Ok(()) => ExitCode::SUCCESS,

@@ -57,7 +57,7 @@ impl Faults {
             _ => "InternalServerError",
         };
         let message = format!("simulated failure with status {status}");
-        let body = ErrorBody::OpenAi { message, kind, param: None, code: status };
+        let body = ErrorBody::OpenAi { message, kind: kind.into(), param: None, code: status };
         Some(ApiError { status, body, retry_after: self.retry_after })
     }
 
