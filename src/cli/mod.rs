@@ -1,13 +1,15 @@
 //! The command line: `couplet serve`, `sim`, `demo`.
 
 pub mod serve;
-pub mod sim;
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use tokio::runtime::Runtime;
 use tracing_subscriber::EnvFilter;
+
+use crate::app::StartError;
 
 /// An OpenAI server beside a tokens-only engine: text in front, token ids behind.
 #[derive(Debug, Parser)]
@@ -23,8 +25,8 @@ pub struct Cli {
 pub enum Command {
     /// Serve the OpenAI API in front of tokens-only engines; without an engine the raw steps only.
     Serve(Box<serve::ServeArgs>),
-    /// Run a tokens-only engine without a model: scripts, echo or random ids, paced, with faults where asked.
-    Sim(Box<crate::sim::Options>),
+    /// Simulate a tokens-only engine without a model, for tests, demos and load tests.
+    Sim(crate::sim::Options),
 }
 
 /// Exit code for settings, files or models that are wrong: nothing was started.
@@ -35,7 +37,7 @@ pub fn run(cli: Cli) -> ExitCode {
     init_logging();
     let ran = match cli.command {
         Command::Serve(args) => serve::run(*args),
-        Command::Sim(options) => sim::run(*options),
+        Command::Sim(options) => sim(options),
     };
     match ran {
         Ok(()) => ExitCode::SUCCESS,
@@ -47,6 +49,19 @@ pub fn run(cli: Cli) -> ExitCode {
             ExitCode::from(BAD_START)
         }
     }
+}
+
+/// Runs the simulator until a signal says stop.
+fn sim(options: crate::sim::Options) -> Result<(), StartError> {
+    runtime()?.block_on(async {
+        let address = format!("{}:{}", options.host, options.port);
+        let listen = |cause| StartError::Listen { address, cause };
+        crate::sim::serve(options, stop_signal()).await.map_err(listen)
+    })
+}
+
+fn runtime() -> Result<Runtime, StartError> {
+    tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(StartError::Runtime)
 }
 
 /// Logs go to stderr: for people on a terminal, as JSON elsewhere. `RUST_LOG` chooses what; info is the default.

@@ -143,8 +143,7 @@ fn json_object(text: &str) -> Result<Map<String, Value>, String> {
 /// Serves until a signal says stop.
 pub fn run(args: ServeArgs) -> Result<(), StartError> {
     let app = App::load(args.settings()?)?;
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(StartError::Runtime)?;
-    runtime.block_on(async {
+    super::runtime()?.block_on(async {
         let listener = app.listen().await?;
         if let Ok(address) = listener.local_addr() {
             tracing::info!(%address, "listening");

@@ -28,14 +28,15 @@ use crate::respond::usage::Usage;
 pub async fn create(context: Arc<Context>, headers: &HeaderMap, body: &Bytes) -> Result<Response, ApiError> {
     let request = ChatRequest::parse(body)?;
     let served = context.served(request.model.as_deref())?;
-    let id = coupled::request_id("chatcmpl", headers, request.request_id.0.as_deref());
-    let rendered = coupled::render_chat(served, &request, &id).await?;
+    let id = coupled::request_id(headers, request.request_id.0.as_deref());
+    let rendered = coupled::render_chat(&context, served, &request, body.len(), &id)?;
     let engine = served.engine()?;
-    let prompt = rendered.generate.token_ids.clone();
+    let id = rendered.request.request_id.clone();
+    let prompt = rendered.request.token_ids.clone();
     let text = TextFields::chat(&request, Reader::Engine);
-    let plan = plan::chat(served, &request, text, &prompt, &rendered.chat_template_kwargs, coupled::seed(&id));
+    let plan = plan::chat(served, &request, text, &prompt, &rendered.template_kwargs, coupled::random());
     let streams = request.stream == Some(true);
-    let generate = coupled::for_engine(rendered.generate, &engine, streams || !plan.text.stop.is_empty());
+    let generate = coupled::for_engine(rendered.request, &engine, streams || !plan.text.stop.is_empty());
     let generation = engine.generate(&generate).await?;
     let object = if streams { "chat.completion.chunk" } else { "chat.completion" };
     let reply = Reply {

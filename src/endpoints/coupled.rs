@@ -6,23 +6,27 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use http::HeaderMap;
 use serde_json::value::RawValue;
 
+use super::{Context, Served};
+use crate::api::chat::ChatRequest;
+use crate::api::completions::CompletionRequest;
 use crate::api::error::ApiError;
 use crate::api::generate::{GenerateRequest, GenerateResponse};
 use crate::api::sampling::StreamOptions;
 use crate::engine::Engine;
 use crate::engine::capabilities::Kind;
+use crate::model::template::LocalTime;
+use crate::render::{self, Rendered};
 use crate::respond::json::JsonBuffer;
 
 /// `system_fingerprint`: changes with the build.
 pub(super) const FINGERPRINT: &str = concat!("couplet-", env!("CARGO_PKG_VERSION"));
 
-/// The id of an answer: the kind (`chatcmpl`, `cmpl`) and the header `X-Request-Id`, else the field `request_id`, else
-/// random digits.
-pub(super) fn request_id(kind: &str, headers: &HeaderMap, field: Option<&str>) -> String {
+/// The tail of an answer's id: the header `X-Request-Id`, else the field `request_id`, else random digits.
+pub(super) fn request_id(headers: &HeaderMap, field: Option<&str>) -> String {
     let header = headers.get("x-request-id").and_then(|value| value.to_str().ok());
     match header.or(field).filter(|id| !id.is_empty()) {
-        Some(id) => format!("{kind}-{id}"),
-        None => format!("{kind}-{:016x}", random()),
+        Some(id) => id.to_owned(),
+        None => format!("{:016x}", random()),
     }
 }
 
@@ -95,20 +99,34 @@ impl PassedOn {
     }
 }
 
-pub(super) async fn render_chat(
-    _s: &super::Served,
-    _r: &crate::api::chat::ChatRequest,
-    _id: &str,
-) -> Result<crate::render::Rendered, ApiError> {
-    Err(ApiError::internal("x"))
+/// Renders a chat for an engine.
+pub(super) fn render_chat(
+    context: &Context,
+    served: &Served,
+    request: &ChatRequest,
+    body_len: usize,
+    id: &str,
+) -> Result<Rendered, ApiError> {
+    context.heavy.run(body_len, || render::chat(&served.model, request, &for_engine_settings(id)))
 }
-pub(super) async fn render_completions(
-    _s: &super::Served,
-    _r: &crate::api::completions::CompletionRequest,
-    _id: &str,
-) -> Result<Vec<crate::render::Rendered>, ApiError> {
-    Err(ApiError::internal("x"))
+
+/// Renders a completion for engines: a request per prompt.
+pub(super) fn render_completions(
+    context: &Context,
+    served: &Served,
+    request: &CompletionRequest,
+    body_len: usize,
+    id: &str,
+) -> Result<Vec<Rendered>, ApiError> {
+    context.heavy.run(body_len, || render::completions(&served.model, request, &for_engine_settings(id)))
 }
-pub(super) fn seed(_id: &str) -> u64 {
-    random()
+
+fn for_engine_settings(id: &str) -> render::Settings {
+    render::Settings { now: local_now(), request_id: id.to_owned(), for_engine: true }
+}
+
+/// The moment that templates may print.
+pub(super) fn local_now() -> LocalTime {
+    let now = chrono::Local::now();
+    LocalTime::from_unix(now.timestamp(), now.offset().local_minus_utc().into())
 }

@@ -18,6 +18,7 @@ use crate::derender::pieces::Pieces;
 use crate::derender::stream_state::StreamState;
 use crate::derender::text::{self, Finish};
 use crate::parsers::Events;
+use crate::render;
 use crate::respond::chat::{ChunkChoice, WholeChoice, write_chunk_choice, write_whole_choice};
 use crate::respond::completion;
 use crate::respond::envelope::Envelope;
@@ -135,7 +136,7 @@ impl<'a> ChatReader<'a> {
     fn new(served: &Served, request: Option<&'a ChatRequest>, prompt: &[u32]) -> Self {
         let plan = match request {
             Some(request) => {
-                let kwargs = crate::render::effective_template_kwargs(&served.model, request);
+                let kwargs = render::template_kwargs(&served.model, request);
                 {
                     let text = TextFields::chat(request, Reader::Derenderer);
                     plan::chat(served, request, text, prompt, &kwargs, coupled::random())

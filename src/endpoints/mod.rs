@@ -5,6 +5,7 @@ pub mod chat;
 pub mod completions;
 mod coupled;
 pub mod derender;
+mod heavy;
 mod plan;
 pub mod render;
 pub mod route;
@@ -23,6 +24,7 @@ use crate::model::Model;
 use crate::model::vocabulary::Vocabulary;
 use crate::parsers::Dialect;
 use crate::respond::http::{self as response, Response};
+pub use heavy::Heavy;
 use route::Route;
 
 /// What every request can reach. Immutable but for counters.
@@ -33,6 +35,8 @@ pub struct Context {
     pub settings: Settings,
     /// What is counted.
     pub metrics: Metrics,
+    /// Bounds long renderings.
+    pub heavy: Heavy,
 }
 
 /// A model with the engines that run it.

@@ -1,9 +1,274 @@
-use serde_json::{Map, Value};
-pub fn effective_template_kwargs(_m: &crate::model::Model, r: &crate::api::chat::ChatRequest) -> Map<String, Value> {
-    r.chat_template_kwargs.clone().unwrap_or_default()
+//! RENDER: messages → chat template → token ids → [`GenerateRequest`], and completions' prompts → token ids.
+//!
+//! In: a model and a checked request. Out: [`Rendered`]: what `/render` returns and an engine takes, and what the
+//! coupled path needs beside it. Pure: the moment and the request's id are given. Deliberately absent: HTTP, engines,
+//! and the reading of what the model answers.
+
+mod conversation;
+mod limits;
+mod prompt;
+mod sampling;
+
+use serde_json::{Map, Value, json};
+
+use crate::api::chat::{ChatRequest, Tool, ToolChoice};
+use crate::api::completions::{CompletionRequest, Prompt};
+use crate::api::error::ApiError;
+use crate::api::generate::GenerateRequest;
+use crate::model::Model;
+use crate::model::template::LocalTime;
+use limits::TokenLimits;
+pub use prompt::template_kwargs;
+
+/// Bodies longer than this take long enough to render that they should leave the I/O threads, in bytes.
+pub const LONG_BODY: usize = 64 << 10;
+
+/// What a rendering is for, and what it must not find out by itself.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// The moment that templates may print.
+    pub now: LocalTime,
+    /// Tail of the response's id: the `X-Request-Id` header, the body's `request_id`, or a random one.
+    pub request_id: String,
+    /// True where the result goes to an engine: adds the checks that a coupled server makes there.
+    pub for_engine: bool,
 }
+
+/// A rendered request.
+#[derive(Debug, Clone)]
 pub struct Rendered {
-    pub generate: crate::api::generate::GenerateRequest,
+    /// What `/render` returns and an engine takes.
+    pub request: GenerateRequest,
+    /// The prompt's text, where the request gave no ids.
     pub prompt_text: Option<String>,
-    pub chat_template_kwargs: Map<String, Value>,
+    /// Resolved `max_tokens`.
+    pub max_tokens: i64,
+    /// Effective template variables: the server's, the request's, and the request's own fields.
+    pub template_kwargs: Map<String, Value>,
+    /// Resolved `tool_choice`.
+    pub tool_choice: ToolChoice,
+    /// Tool calls of the assistant in the conversation so far.
+    pub history_tool_calls: usize,
+}
+
+/// Renders a chat.
+pub fn chat(model: &Model, request: &ChatRequest, settings: &Settings) -> Result<Rendered, ApiError> {
+    model.check_name(request.model.as_deref())?;
+    if request.use_beam_search {
+        return Err(ApiError::bad_request("Beam search is not supported by the render endpoint"));
+    }
+    check_tool_parser(model, request)?;
+    prompt::check_trust(model, request.chat_template.as_deref(), request.chat_template_kwargs.as_ref())?;
+    let limits = TokenLimits::of_chat(model, request)?;
+    let template_kwargs = prompt::template_kwargs(model, request);
+    let prompt = prompt::of_chat(model, request, &template_kwargs, &limits, settings.now)?;
+    let mut rendered = finish(model, &prompt, &limits, settings, sampling::chat(request))?;
+    rendered.request.request_id = format!("chatcmpl-{}", settings.request_id);
+    let history_tool_calls = conversation::count_tool_calls(&request.messages);
+    fill_chat(&mut rendered, request, &template_kwargs, history_tool_calls);
+    rendered.template_kwargs = template_kwargs;
+    rendered.tool_choice = request.tool_choice.clone().unwrap_or(ToolChoice::None);
+    rendered.history_tool_calls = history_tool_calls;
+    Ok(rendered)
+}
+
+/// Renders a completion: one result per prompt.
+pub fn completions(model: &Model, request: &CompletionRequest, settings: &Settings) -> Result<Vec<Rendered>, ApiError> {
+    model.check_name(request.model.as_deref())?;
+    if request.use_beam_search {
+        return Err(ApiError::bad_request("Beam search is not supported by the render endpoint"));
+    }
+    check_suffix(request)?;
+    let limits = TokenLimits::of_completion(model, request)?;
+    let prompts = prompts_of(model, request, &limits)?;
+    let many = prompts.len() > 1;
+    let mut out = Vec::with_capacity(prompts.len());
+    for (i, prompt) in prompts.iter().enumerate() {
+        let mut rendered = finish(model, prompt, &limits, settings, sampling::completion(request))?;
+        let id = &settings.request_id;
+        rendered.request.request_id = if many { format!("cmpl-{id}-{i}") } else { format!("cmpl-{id}") };
+        fill_common(&mut rendered.request, &Common::of_completion(request));
+        out.push(rendered);
+    }
+    Ok(out)
+}
+
+fn prompts_of(
+    model: &Model,
+    request: &CompletionRequest,
+    limits: &TokenLimits,
+) -> Result<Vec<prompt::Prompt>, ApiError> {
+    if request.prompt_embeds.is_some() {
+        return Err(ApiError::bad_param(
+            "prompt_embeds",
+            "You must set `--enable-prompt-embeds` to input `prompt_embeds` (parameter=prompt_embeds)",
+        ));
+    }
+    let one_at_least = || crate::api::validate::bad_param("prompt", "You must pass at least one prompt");
+    match request.prompt.as_ref().ok_or_else(one_at_least)? {
+        Prompt::Text(text) => Ok(vec![prompt::of_text(model, text, limits)?]),
+        Prompt::Texts(texts) => texts.iter().map(|text| prompt::of_text(model, text, limits)).collect(),
+        Prompt::Ids(ids) if ids.is_empty() => Err(one_at_least()),
+        Prompt::Ids(ids) => Ok(vec![prompt::of_ids(model, ids, limits)?]),
+        Prompt::IdLists(lists) => lists.iter().map(|ids| prompt::of_ids(model, ids, limits)).collect(),
+    }
+}
+
+fn check_suffix(request: &CompletionRequest) -> Result<(), ApiError> {
+    if request.suffix.is_none() {
+        return Ok(());
+    }
+    let refuse = |message: &str| Err(ApiError::bad_param("suffix", message));
+    if request.echo == Some(true) {
+        return refuse("Echo is unsupported with suffix.");
+    }
+    if request.prompt_embeds.is_some() {
+        return refuse("suffix is not supported with prompt_embeds");
+    }
+    if request.truncate_prompt_tokens.is_some() {
+        return refuse("suffix is not supported with truncate_prompt_tokens");
+    }
+    match &request.prompt {
+        Some(Prompt::Text(_) | Prompt::Texts(_)) => {
+            refuse("suffix is only supported for models with FIM completion rendering")
+        }
+        _ => refuse("suffix requires text prompt input for FIM completion rendering"),
+    }
+}
+
+/// Without a tool parser, and unless the model speaks harmony, a request may not ask for tool calls.
+fn check_tool_parser(model: &Model, request: &ChatRequest) -> Result<(), ApiError> {
+    let options = model.options();
+    if model.config().model_type == "gpt_oss" || options.tool_parser.is_some() && options.enable_auto_tool_choice {
+        return Ok(());
+    }
+    match &request.tool_choice {
+        None | Some(ToolChoice::None) => Ok(()),
+        Some(ToolChoice::Auto) if options.enable_auto_tool_choice => Ok(()),
+        Some(ToolChoice::Auto) => Err(ApiError::bad_request(
+            "\"auto\" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set",
+        )),
+        Some(_) if options.tool_parser.is_some() => Ok(()),
+        Some(choice) => {
+            let shown = match choice {
+                ToolChoice::Named(name) => format!("function \"{name}\""),
+                other => other.to_json().to_string(),
+            };
+            Err(ApiError::bad_request(format!("tool_choice={shown} requires --tool-call-parser to be set")))
+        }
+    }
+}
+
+/// Turns a prompt into a request: limits, sampling parameters, and the engine's own checks where asked for.
+fn finish(
+    model: &Model,
+    prompt: &prompt::Prompt,
+    limits: &TokenLimits,
+    settings: &Settings,
+    source: sampling::Source<'_>,
+) -> Result<Rendered, ApiError> {
+    if prompt.ids.is_empty() {
+        return Err(ApiError::bad_request("No token_ids rendered"));
+    }
+    let max_tokens = limits.max_tokens(model, prompt.ids.len())?;
+    let sampling_params = sampling::params(model, &source, max_tokens)?;
+    if settings.for_engine {
+        sampling::check_for_engine(model, &source)?;
+        limits::check_vocabulary(model, &prompt.ids)?;
+    }
+    let mut request = GenerateRequest {
+        request_id: String::new(),
+        token_ids: prompt.ids.clone(),
+        sampling_params,
+        model: source.model.map(str::to_owned),
+        rest: Map::new(),
+    };
+    if let Some(spans) = &prompt.spans {
+        request.rest.insert("token_offsets".to_owned(), json!(spans));
+    }
+    Ok(Rendered {
+        request,
+        prompt_text: prompt.text.clone(),
+        max_tokens,
+        template_kwargs: Map::new(),
+        tool_choice: ToolChoice::None,
+        history_tool_calls: 0,
+    })
+}
+
+/// Fields of the result that chats and completions fill alike.
+struct Common<'a> {
+    return_token_ids: Option<bool>,
+    stream: bool,
+    stream_options: Option<Value>,
+    cache_salt: Option<&'a str>,
+    priority: i64,
+    kv_transfer_params: Option<&'a Map<String, Value>>,
+    ec_transfer_params: Option<&'a Map<String, Value>>,
+}
+
+macro_rules! common {
+    ($request:expr) => {{
+        let stream = $request.stream == Some(true);
+        Common {
+            return_token_ids: $request.return_token_ids,
+            stream,
+            stream_options: $request.stream_options.as_ref().filter(|_| stream).map(|options| options.to_json()),
+            cache_salt: $request.cache_salt.as_ref().map(|salt| salt.0.as_str()),
+            priority: $request.priority.0,
+            kv_transfer_params: $request.kv_transfer_params.as_ref(),
+            ec_transfer_params: $request.ec_transfer_params.as_ref(),
+        }
+    }};
+}
+
+impl<'a> Common<'a> {
+    fn of_chat(request: &'a ChatRequest) -> Self {
+        common!(request)
+    }
+
+    fn of_completion(request: &'a CompletionRequest) -> Self {
+        common!(request)
+    }
+}
+
+fn fill_common(request: &mut GenerateRequest, common: &Common<'_>) {
+    let rest = &mut request.rest;
+    if let Some(flag) = common.return_token_ids {
+        rest.insert("return_token_ids".to_owned(), Value::Bool(flag));
+    }
+    rest.insert("output_mode".to_owned(), Value::from("tokens"));
+    rest.insert("stream".to_owned(), Value::Bool(common.stream));
+    if let Some(options) = &common.stream_options {
+        rest.insert("stream_options".to_owned(), options.clone());
+    }
+    if let Some(salt) = common.cache_salt {
+        rest.insert("cache_salt".to_owned(), Value::from(salt));
+    }
+    rest.insert("priority".to_owned(), Value::from(common.priority));
+    for (key, params) in
+        [("kv_transfer_params", common.kv_transfer_params), ("ec_transfer_params", common.ec_transfer_params)]
+    {
+        if let Some(params) = params.filter(|params| !params.is_empty()) {
+            rest.insert(key.to_owned(), Value::Object(params.clone()));
+        }
+    }
+}
+
+fn fill_chat(
+    rendered: &mut Rendered,
+    request: &ChatRequest,
+    template_kwargs: &Map<String, Value>,
+    history_tool_calls: usize,
+) {
+    let context = json!({
+        "tools": request.tools.as_ref().map(|tools| tools.iter().map(Tool::to_json).collect::<Vec<_>>()),
+        "tool_choice": request.tool_choice.as_ref().map(ToolChoice::to_json),
+        "parallel_tool_calls": request.parallel_tool_calls,
+        "include_reasoning": request.include_reasoning,
+        "chat_template_kwargs": template_kwargs,
+        "history_tool_call_cnt": history_tool_calls,
+    });
+    fill_common(&mut rendered.request, &Common::of_chat(request));
+    rendered.request.rest.insert("parse_context".to_owned(), context);
 }

@@ -38,6 +38,11 @@ impl Dict {
         }
     }
 
+    /// Takes a key out.
+    pub fn remove(&mut self, key: &str) {
+        self.items.retain(|(name, _)| name.as_str() != Some(key));
+    }
+
     /// The value of a key.
     pub fn get(&self, key: &str) -> Option<&Value> {
         self.items.iter().find(|(name, _)| name.as_str() == Some(key)).map(|(_, value)| value)
