@@ -120,9 +120,9 @@ impl StreamState {
 
     /// The state of a chat reply: without a parser that of its text, else our own or a replay of vLLM's fields.
     pub fn chat(&self, plan: &chat::Plan, prompt: &[u32]) -> Result<chat::State, String> {
-        let Some(parser) = &plan.parser else {
+        if plan.parser.is_none() {
             return Ok(chat::State { text: self.text(&plan.text)?, parser: None, tools_streamed: false });
-        };
+        }
         let own = self.couplet.as_ref();
         let (Some(tokens), Some(window), Some(parsed)) =
             (own.map(|own| own.tokens), own.and_then(|own| own.window.clone()), own.and_then(|own| own.parser.clone()))
@@ -135,7 +135,7 @@ impl StreamState {
                 stop: self.stop(&plan.text)?,
                 counts: self.counts(tokens),
             },
-            parser: Some(parser.resume(parsed)?),
+            parser: Some(parsed),
             tools_streamed: self.tools_streamed,
         })
     }

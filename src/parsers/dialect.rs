@@ -1,8 +1,10 @@
-//! What a model speaks, and what one request makes of it.
+//! What a served model speaks.
 
 use std::sync::Arc;
 
-use super::{Context, Events, Message, State, Token, Vocabulary};
+use super::engine::{ReadReasoning, ReadTools};
+use super::registry::{closest, reasoning_named, tools_named};
+use super::{Context, Plan, Vocabulary};
 
 /// Why a dialect cannot be served.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -21,32 +23,37 @@ pub enum DialectError {
     #[error("parser {name:?} needs tokens that the model's vocabulary lacks: {}", tokens.join(" "))]
     MissingTokens {
         /// The parser.
-        name: &'static str,
+        name: String,
         /// What is missing.
-        tokens: Vec<String>,
+        tokens: Vec<&'static str>,
     },
 }
 
-/// What a served model speaks; built once.
-#[derive(Debug, Clone)]
-pub struct Dialect(());
+/// What a served model speaks: two halves, made for its vocabulary. Built once.
+#[derive(Debug)]
+pub struct Dialect {
+    pub(super) reasoning: Option<Box<dyn ReadReasoning>>,
+    pub(super) tools: Option<Box<dyn ReadTools>>,
+}
 
 impl Dialect {
-    /// The dialect of two parser names; `None` where neither is given. A tool parser counts only with
+    /// The dialect of two parser names; `None` where neither is in effect. A tool parser counts only with
     /// `--enable-auto-tool-choice`.
     pub fn new(
         tool_parser: Option<&str>,
         reasoning_parser: Option<&str>,
-        _vocabulary: &Vocabulary,
+        vocabulary: &Vocabulary,
         _model_type: &str,
-        _enable_auto_tools: bool,
+        enable_auto_tools: bool,
     ) -> Result<Option<Self>, DialectError> {
-        Ok((tool_parser.is_some() || reasoning_parser.is_some()).then_some(Self(())))
+        let reasoning = reasoning_parser.map(|name| reasoning(name, vocabulary)).transpose()?;
+        let tools = tool_parser.filter(|_| enable_auto_tools).map(|name| tools(name, vocabulary)).transpose()?;
+        Ok((reasoning.is_some() || tools.is_some()).then_some(Self { reasoning, tools }))
     }
 
     /// Applies one request's facts.
     pub fn plan(self: &Arc<Self>, context: Context) -> Plan {
-        Plan { _dialect: Arc::clone(self), _context: context }
+        Plan::new(Arc::clone(self), context)
     }
 
     /// True where chat must be decoded with special tokens kept.
@@ -55,42 +62,31 @@ impl Dialect {
     }
 
     /// Whether the prompt already ended the reasoning; `None` without a reasoning parser.
-    pub fn prompt_reasoning_ended(&self, _context: &Context) -> Option<bool> {
-        None
+    pub fn prompt_reasoning_ended(&self, context: &Context) -> Option<bool> {
+        self.reasoning.as_ref().map(|half| half.ended_by_prompt(context))
     }
 }
 
-/// How the reply to one request is read.
-#[derive(Debug, Clone)]
-pub struct Plan {
-    _dialect: Arc<Dialect>,
-    _context: Context,
+fn reasoning(name: &str, vocabulary: &Vocabulary) -> Result<Box<dyn ReadReasoning>, DialectError> {
+    let Some((half, needs)) = reasoning_named(name) else {
+        return Err(DialectError::Unknown { kind: "reasoning", name: name.to_owned(), closest: closest(name, false) });
+    };
+    require(name, needs, vocabulary)?;
+    Ok(half(vocabulary))
 }
 
-impl Plan {
-    /// The state before the first token.
-    pub fn start(&self) -> State {
-        State::default()
-    }
+fn tools(name: &str, vocabulary: &Vocabulary) -> Result<Box<dyn ReadTools>, DialectError> {
+    let Some((half, needs)) = tools_named(name) else {
+        return Err(DialectError::Unknown { kind: "tool-call", name: name.to_owned(), closest: closest(name, true) });
+    };
+    require(name, needs, vocabulary)?;
+    Ok(half(vocabulary))
+}
 
-    /// Takes a state that came back from a client; one that cannot belong to this plan is the client's error.
-    pub fn resume(&self, state: State) -> Result<State, String> {
-        Ok(state)
+fn require(name: &str, needs: &[&'static str], vocabulary: &Vocabulary) -> Result<(), DialectError> {
+    let tokens: Vec<_> = needs.iter().copied().filter(|text| !vocabulary.ids.contains_key(*text)).collect();
+    if tokens.is_empty() {
+        return Ok(());
     }
-
-    /// Reads one engine chunk. `events` is added to, so clear it between chunks.
-    pub fn step(&self, _state: &mut State, tokens: &[Token<'_>], events: &mut Events) {
-        for token in tokens {
-            events.push_content(token.text);
-        }
-    }
-
-    /// Ends the reply: what was held back is said, what was left open is closed. Follows the last [`step`](Self::step)
-    /// into the same `events`, so that both become one delta.
-    pub fn finish(&self, _state: &mut State, _events: &mut Events) {}
-
-    /// Reads a whole reply.
-    pub fn message(&self, tokens: &[Token<'_>]) -> Message {
-        Message { content: Some(tokens.iter().map(|token| token.text).collect()), ..Message::default() }
-    }
+    Err(DialectError::MissingTokens { name: name.to_owned(), tokens })
 }

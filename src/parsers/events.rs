@@ -118,6 +118,36 @@ impl Events {
         self.call_text.push_str(id);
     }
 
+    /// Adds reasoning, unless there is none.
+    pub(super) fn push_reasoning_text(&mut self, text: &str) {
+        if !text.is_empty() {
+            self.push_reasoning(text);
+        }
+    }
+
+    /// Begins a call.
+    pub(super) fn push_call(&mut self, index: usize, id: &str, name: &str) {
+        let head = Some((self.push(id), self.push(name)));
+        self.calls.push(Item { index, head, arguments: None });
+    }
+
+    /// Adds to the arguments of a call, in an entry of their own.
+    pub(super) fn push_arguments(&mut self, index: usize, text: &str) {
+        let range = self.push(text);
+        match self.calls.last_mut() {
+            Some(Item { index: last, arguments: Some(before), .. }) if *last == index && before.end == range.start => {
+                before.end = range.end;
+            }
+            _ => self.calls.push(Item { index, head: None, arguments: Some(range) }),
+        }
+    }
+
+    fn push(&mut self, text: &str) -> Range<usize> {
+        let start = self.call_text.len();
+        self.call_text.push_str(text);
+        start..self.call_text.len()
+    }
+
     #[expect(clippy::string_slice, reason = "ranges are made by push alone, from whole strings")]
     fn get(&self, range: &Range<usize>) -> &str {
         &self.call_text[range.clone()]

@@ -1,4 +1,6 @@
-//! A whole reply.
+//! A whole reply: the same events as in a stream, folded, and then what vLLM does only in whole answers.
+
+use super::Events;
 
 /// What a model said, whole: `message` of a reply that is not streamed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -22,4 +24,40 @@ pub struct ToolCall {
     pub name: String,
     /// JSON text.
     pub arguments: String,
+}
+
+/// What the tool half of a reply amounts to.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Answer {
+    pub(super) content: String,
+    pub(super) calls: Vec<ToolCall>,
+}
+
+impl Answer {
+    /// Folds events.
+    pub(super) fn of(events: &Events) -> Self {
+        let mut answer = Self { content: events.content().unwrap_or_default().to_owned(), calls: Vec::new() };
+        for delta in events.calls() {
+            if let Some((id, name)) = delta.head {
+                answer.calls.push(ToolCall { id: id.to_owned(), name: name.to_owned(), arguments: String::new() });
+            }
+            if let (Some(call), Some(text)) = (answer.calls.get_mut(delta.index), delta.arguments) {
+                call.arguments.push_str(text);
+            }
+        }
+        answer
+    }
+
+    /// The same calls with their arguments written anew.
+    pub(super) fn with_arguments(mut self, arguments: Vec<String>) -> Self {
+        for (call, arguments) in self.calls.iter_mut().zip(arguments) {
+            call.arguments = arguments;
+        }
+        self
+    }
+
+    /// The text itself: no call after all.
+    pub(super) fn text(content: &str) -> Self {
+        Self { content: content.to_owned(), calls: Vec::new() }
+    }
 }

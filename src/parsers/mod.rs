@@ -12,14 +12,20 @@
 //! Deliberately absent: detokenization, stop strings, JSON of the wire, clocks, randomness, I/O.
 
 mod dialect;
+mod dialects;
+mod engine;
 mod events;
+mod ids;
 mod message;
+mod plan;
+mod python;
 mod registry;
 mod state;
 
-pub use dialect::{Dialect, DialectError, Plan};
+pub use dialect::{Dialect, DialectError};
 pub use events::{CallDelta, Event, Events};
 pub use message::{Message, ToolCall};
+pub use plan::Plan;
 pub use registry::{Entry, Kind, registry};
 pub use state::State;
 

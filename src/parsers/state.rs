@@ -2,15 +2,19 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::engine::{ReasoningMemory, ToolMemory};
+
 /// Where one reply stands between two chunks: small, bounded, plain data. It may come back from a client, so
 /// [`Plan::step`](super::Plan::step) trusts nothing in it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct State {
-    #[serde(rename = "n", skip_serializing_if = "is_zero")]
+    #[serde(rename = "c", skip_serializing_if = "is_default")]
     pub(super) calls: usize,
-    #[serde(rename = "r", skip_serializing_if = "is_zero")]
-    pub(super) reasoning_tokens: usize,
+    #[serde(rename = "r", skip_serializing_if = "is_default")]
+    pub(super) reasoning: ReasoningMemory,
+    #[serde(rename = "t", skip_serializing_if = "is_default")]
+    pub(super) tools: ToolMemory,
 }
 
 impl State {
@@ -21,10 +25,10 @@ impl State {
 
     /// Tokens of reasoning so far, for `usage.completion_tokens_details`.
     pub fn reasoning_tokens(&self) -> usize {
-        self.reasoning_tokens
+        self.reasoning.tokens
     }
 }
 
-fn is_zero(n: &usize) -> bool {
-    *n == 0
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }

@@ -1,0 +1,57 @@
+//! Hermes tool calls.
+//!
+//! ```text
+//! I will check that now.
+//!
+//! <tool_call>
+//! {"name": "get_weather", "arguments": {"city": "Paris"}}
+//! </tool_call>
+//! <tool_call>
+//! {"name": "ping", "arguments": {}}
+//! </tool_call>
+//! ```
+//!
+//! Emitted by NousResearch's Hermes 2 Pro and 3, and by Qwen 2.5, QwQ and Qwen3, whose chat templates took the format
+//! over. A call may lack its closing mark at the end of the reply. Text after a call is dropped. In a whole answer one
+//! malformed call makes the whole text content.
+
+use super::super::engine::{Act, Body, By, Grammar, JsonCall, Mode, Move, Record};
+use super::super::message::Answer;
+use super::super::registry::Definition;
+use super::super::{Context, python};
+
+pub(in crate::parsers) static DIALECT: Definition = Definition {
+    tool_names: &["hermes", "qwen3_json"],
+    reasoning_names: &[],
+    families: "Hermes 2 Pro and 3, Qwen 2.5, QwQ, Qwen3",
+    needs: &[],
+    tools: Some(|vocabulary| GRAMMAR.compile(vocabulary)),
+    reasoning: None,
+};
+
+const OPEN: &str = "<tool_call>";
+const CLOSE: &str = "</tool_call>";
+
+static GRAMMAR: Grammar = Grammar {
+    marks: &[(OPEN, By::Text), (CLOSE, By::Text)],
+    moves: &[
+        Move { from: Mode::Content, mark: OPEN, act: Act::Begin, to: Mode::Body },
+        Move { from: Mode::Body, mark: CLOSE, act: Act::End, to: Mode::Aside },
+        Move { from: Mode::Aside, mark: OPEN, act: Act::Begin, to: Mode::Body },
+    ],
+    body: Body::JsonCall(JsonCall { name: "name", arguments: &["arguments"] }),
+    whole,
+};
+
+/// Either every call is well formed, or the text is content.
+fn whole(_context: &Context, record: &Record, said: Answer) -> Answer {
+    let call = |body: &str| {
+        let call = python::loads(body)?;
+        call.get("name")?.as_str()?;
+        call.get("arguments").map(python::dumps)
+    };
+    match record.bodies().map(call).collect::<Option<Vec<_>>>() {
+        Some(arguments) => said.with_arguments(arguments),
+        None => Answer::text(record.text()),
+    }
+}

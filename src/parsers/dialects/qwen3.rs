@@ -1,0 +1,45 @@
+//! Qwen3's reasoning.
+//!
+//! ```text
+//! <think>
+//! The user wants the weather.
+//! </think>
+//!
+//! It is sunny.
+//! ```
+//!
+//! Emitted by Qwen3 and its successors. The template may already have opened the reasoning, so a reply begins inside it
+//! unless `enable_thinking` is false; a tool call ends it as well.
+
+use super::super::Context;
+use super::super::engine::{Counting, Start, Stray, Thinking};
+use super::super::registry::Definition;
+
+pub(in crate::parsers) static DIALECT: Definition = Definition {
+    tool_names: &[],
+    reasoning_names: &["qwen3"],
+    families: "Qwen3 and later",
+    needs: &[],
+    tools: None,
+    reasoning: Some(|vocabulary| THINKING.compile(vocabulary)),
+};
+
+static THINKING: Thinking = Thinking {
+    open: "<think>",
+    close: "</think>",
+    calls: &["<tool_call>"],
+    start,
+    stray: Stray::Dropped,
+    counting: Counting::Read,
+    words: Some(&["</tool_call>", "<function=", "</function>", "<parameter=", "</parameter>"]),
+    turns: &["<|im_start|>", "<|im_end|>"],
+    says_empty: false,
+    empty_whole: false,
+};
+
+fn start(context: &Context) -> Start {
+    match context.chat_template_kwargs.get("enable_thinking") {
+        Some(value) if !super::super::python::truthy(value) => Start::Never,
+        _ => Start::Inside,
+    }
+}

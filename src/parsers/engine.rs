@@ -1,0 +1,88 @@
+//! The machine that runs a dialect: it reads tokens in two halves, reasoning first, and says what it reads.
+//!
+//! ```text
+//! tokens ─▶ reasoning half ─┬─▶ reasoning
+//!                           └─▶ what is not reasoning ─▶ tool half ─┬─▶ content
+//!                                                                   └─▶ calls
+//! ```
+//!
+//! Most dialects are data for [`Thinking`] and [`Grammar`]; one that fits neither brings its own [`ReadReasoning`] or
+//! [`ReadTools`]. Whatever a half has to remember between tokens is in its [`memory`].
+
+mod grammar;
+mod json_call;
+mod marks;
+mod memory;
+mod output;
+mod scan;
+mod thinking;
+
+pub(super) use grammar::{Act, Body, Grammar, Mode, Move};
+pub(super) use json_call::{JsonCall, JsonCallMemory};
+pub(super) use marks::{By, Marks};
+pub(super) use memory::{BodyMemory, ReasoningMemory, ToolMemory};
+pub(super) use output::{Output, Record};
+pub(super) use thinking::{Counting, Start, Stray, Thinking};
+
+use std::fmt::Debug;
+
+use super::message::Answer;
+use super::{Context, Token};
+
+/// A piece of a reply, as the reasoning half divides it.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Piece<'a> {
+    /// Reasoning.
+    Reasoning(&'a str),
+    /// What the tool half shall read.
+    Rest(Token<'a>),
+}
+
+/// The reasoning half of a dialect.
+pub(super) trait ReadReasoning: Debug + Send + Sync {
+    /// False where the request switches reasoning off: all text is for the tool half.
+    fn is_on(&self, context: &Context) -> bool;
+
+    /// Where a reply begins, from the request alone.
+    fn start(&self, context: &Context) -> ReasoningMemory;
+
+    /// Whether the prompt already ended the reasoning.
+    fn ended_by_prompt(&self, context: &Context) -> bool;
+
+    /// Counts one token that the model wrote, if it is one of reasoning. Called for every token, before it is read.
+    fn count(&self, memory: &mut ReasoningMemory, id: u32);
+
+    /// Reads one token. Not called where the reasoning is off or ended by the prompt.
+    fn read(&self, memory: &mut ReasoningMemory, token: Token<'_>, say: &mut dyn FnMut(Piece<'_>));
+
+    /// Says what was held back.
+    fn finish(&self, memory: &mut ReasoningMemory, say: &mut dyn FnMut(Piece<'_>));
+
+    /// True where vLLM sends an empty `reasoning` for a chunk of reasoning that has no text.
+    fn says_empty(&self, chunk: &[Token<'_>]) -> bool;
+
+    /// What a whole answer makes of the reasoning and of the text left over.
+    fn whole(&self, memory: &ReasoningMemory, reasoning: String, rest: String) -> (Option<String>, Option<String>) {
+        let _ = memory;
+        let some = |text: String| (!text.is_empty()).then_some(text);
+        (some(reasoning), some(rest))
+    }
+}
+
+/// The tool half of a dialect.
+pub(super) trait ReadTools: Debug + Send + Sync {
+    /// Where it begins.
+    fn start(&self, context: &Context) -> ToolMemory;
+
+    /// Reads one token.
+    fn read(&self, context: &Context, memory: &mut ToolMemory, token: Token<'_>, out: &mut Output<'_>);
+
+    /// Says what was held back and ends what is open.
+    fn finish(&self, context: &Context, memory: &mut ToolMemory, out: &mut Output<'_>);
+
+    /// What a whole answer makes of the same events.
+    fn whole(&self, context: &Context, record: &Record, said: Answer) -> Answer {
+        let _ = (context, record);
+        said
+    }
+}

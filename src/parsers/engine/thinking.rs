@@ -1,0 +1,203 @@
+//! The reasoning half as data: an opening and a closing mark.
+
+use super::marks::LOOKALIKE;
+use super::scan::{Found, Literals, MarkId};
+use super::{By, Marks, Piece, ReadReasoning, ReasoningMemory};
+use crate::parsers::{Context, Token, Vocabulary};
+
+/// How a reply begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::parsers) enum Start {
+    /// In reasoning, with or without an opening mark.
+    Inside,
+    /// In content, until an opening mark.
+    #[allow(dead_code)]
+    Outside,
+    /// Nothing is reasoning; marks are content.
+    Never,
+}
+
+/// What marks are where they make no sense: an opening mark in open reasoning, a closing mark after it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::parsers) enum Stray {
+    /// Text like any other.
+    Text,
+    /// Nothing.
+    Dropped,
+}
+
+/// Which tokens count as reasoning.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::parsers) enum Counting {
+    /// Those between an opening mark that the model wrote and its closing mark.
+    Marked,
+    /// Those whose text was reasoning.
+    Read,
+}
+
+/// Reasoning between two marks.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::parsers) struct Thinking {
+    pub(in crate::parsers) open: &'static str,
+    pub(in crate::parsers) close: &'static str,
+    /// Marks of tool calls that end reasoning by themselves; the tool half reads them.
+    pub(in crate::parsers) calls: &'static [&'static str],
+    pub(in crate::parsers) start: fn(&Context) -> Start,
+    pub(in crate::parsers) stray: Stray,
+    pub(in crate::parsers) counting: Counting,
+    /// For what vLLM reads with its engine: special tokens that are no marks disappear, and reasoning waits at the start
+    /// of these words, as it does for its own marks.
+    pub(in crate::parsers) words: Option<&'static [&'static str]>,
+    /// Tokens that begin or end a turn: what the prompt says before them is of an earlier turn.
+    pub(in crate::parsers) turns: &'static [&'static str],
+    /// An empty `reasoning` is sent for tokens without text.
+    pub(in crate::parsers) says_empty: bool,
+    /// A whole answer has an empty string, not null, where there is no reasoning.
+    pub(in crate::parsers) empty_whole: bool,
+}
+
+const OPEN: MarkId = 0;
+const CLOSE: MarkId = 1;
+
+impl Thinking {
+    /// Looks the marks up in a vocabulary.
+    pub(in crate::parsers) fn compile(&'static self, vocabulary: &Vocabulary) -> Box<dyn ReadReasoning> {
+        let mut list = vec![(self.open, By::Token), (self.close, By::Token)];
+        list.extend(self.calls.iter().map(|mark| (*mark, By::Token)));
+        let mut marks = Marks::new(&list, vocabulary);
+        let outside = marks.literals(match self.stray {
+            Stray::Text => 0..0,
+            Stray::Dropped => CLOSE..CLOSE + 1,
+        });
+        if let Some(words) = self.words {
+            marks = marks.dropping_specials(vocabulary, &[]).waiting_for(vocabulary, words);
+        }
+        let inside = marks.literals(0..list.len() as MarkId);
+        let turns = self.turns.iter().filter_map(|text| vocabulary.ids.get(*text).copied()).collect();
+        Box::new(Compiled { thinking: self, marks, inside, outside, turns })
+    }
+}
+
+#[derive(Debug)]
+struct Compiled {
+    thinking: &'static Thinking,
+    marks: Marks,
+    inside: Literals,
+    outside: Literals,
+    turns: Vec<u32>,
+}
+
+impl ReadReasoning for Compiled {
+    fn is_on(&self, context: &Context) -> bool {
+        (self.thinking.start)(context) != Start::Never
+    }
+
+    fn start(&self, context: &Context) -> ReasoningMemory {
+        let inside = (self.thinking.start)(context) == Start::Inside;
+        ReasoningMemory { inside, ..ReasoningMemory::default() }
+    }
+
+    /// The last mark of this turn decides.
+    fn ended_by_prompt(&self, context: &Context) -> bool {
+        let start = (self.thinking.start)(context);
+        for id in context.prompt_token_ids.iter().rev() {
+            match self.marks.of_token(*id) {
+                Some(OPEN) => return start != Start::Inside,
+                Some(_) => return true,
+                None if self.turns.contains(id) => break,
+                None => {}
+            }
+        }
+        start != Start::Inside
+    }
+
+    fn read(&self, memory: &mut ReasoningMemory, token: Token<'_>, say: &mut dyn FnMut(Piece<'_>)) {
+        if let Some(mark) = token.id.and_then(|id| self.marks.of_token(id)) {
+            self.text(memory, "", true, say);
+            self.mark(memory, mark, token, say);
+        } else if token.id.is_some_and(|id| self.marks.drops(id)) {
+            self.text(memory, "", true, say);
+        } else {
+            self.plain(memory, token, say);
+        }
+    }
+
+    fn count(&self, memory: &mut ReasoningMemory, id: u32) {
+        let mark = self.marks.of_token(id);
+        match (self.thinking.counting, mark) {
+            (Counting::Marked, Some(OPEN)) => memory.depth = memory.depth.saturating_add(1),
+            (Counting::Marked, Some(CLOSE)) => memory.depth = memory.depth.saturating_sub(1),
+            (Counting::Marked, _) => memory.tokens += usize::from(memory.depth > 0),
+            (Counting::Read, None) => memory.tokens += usize::from(memory.inside && !self.marks.drops(id)),
+            (Counting::Read, Some(_)) => {}
+        }
+    }
+
+    fn finish(&self, memory: &mut ReasoningMemory, say: &mut dyn FnMut(Piece<'_>)) {
+        self.text(memory, "", true, say);
+    }
+
+    fn says_empty(&self, chunk: &[Token<'_>]) -> bool {
+        let is_mark = |token: &Token<'_>| matches!(token.id.and_then(|id| self.marks.of_token(id)), Some(OPEN | CLOSE));
+        self.thinking.says_empty && !matches!(chunk, [token] if is_mark(token))
+    }
+
+    fn whole(&self, memory: &ReasoningMemory, reasoning: String, rest: String) -> (Option<String>, Option<String>) {
+        let _ = memory;
+        let keep = |text: String, empty: bool| (empty || !text.is_empty()).then_some(text);
+        (keep(reasoning, self.thinking.empty_whole), keep(rest, false))
+    }
+}
+
+impl Compiled {
+    fn plain(&self, memory: &mut ReasoningMemory, token: Token<'_>, say: &mut dyn FnMut(Piece<'_>)) {
+        let literals = if memory.inside { &self.inside } else { &self.outside };
+        if memory.held.is_empty() && literals.find(token.text, false) == Found::Nothing {
+            return say(if memory.inside { Piece::Reasoning(token.text) } else { Piece::Rest(token) });
+        }
+        self.text(memory, token.text, false, say);
+    }
+
+    /// Reads text that may hold marks.
+    fn text(&self, memory: &mut ReasoningMemory, text: &str, last: bool, say: &mut dyn FnMut(Piece<'_>)) {
+        let mut all = std::mem::take(&mut memory.held);
+        all.push_str(text);
+        let mut rest = all.as_str();
+        loop {
+            let literals = if memory.inside { &self.inside } else { &self.outside };
+            let (at, len, mark) = match literals.find(rest, last) {
+                Found::Nothing => (rest.len(), 0, None),
+                Found::Maybe { at } => (at, 0, None),
+                Found::Mark { at, len, mark } => (at, len, Some(mark)),
+            };
+            let (plain, after) = rest.split_at(at);
+            if !plain.is_empty() {
+                let token = Token { id: None, text: plain };
+                say(if memory.inside { Piece::Reasoning(plain) } else { Piece::Rest(token) });
+            }
+            let Some(mark) = mark else {
+                memory.held.push_str(after);
+                return;
+            };
+            let (literal, after) = after.split_at(len);
+            self.mark(memory, mark, Token { id: None, text: literal }, say);
+            rest = after;
+        }
+    }
+
+    fn mark(&self, memory: &mut ReasoningMemory, mark: MarkId, token: Token<'_>, say: &mut dyn FnMut(Piece<'_>)) {
+        match (memory.inside, mark) {
+            (true, OPEN) if !memory.opened => memory.opened = true,
+            (true, OPEN) if self.thinking.stray == Stray::Text => say(Piece::Reasoning(token.text)),
+            (true, OPEN) => {}
+            (true, CLOSE) => memory.inside = false,
+            (true, LOOKALIKE) => say(Piece::Reasoning(token.text)),
+            (true, _) => {
+                memory.inside = false;
+                say(Piece::Rest(token));
+            }
+            (false, CLOSE) if self.thinking.stray == Stray::Dropped => {}
+            (false, _) => say(Piece::Rest(token)),
+        }
+    }
+}

@@ -1,0 +1,19 @@
+//! Ids of tool calls, made from the seed of a reply: the same reply read again gets the same ids.
+
+use std::fmt::Write;
+
+/// vLLM's usual shape, `chatcmpl-tool-` and 16 hexadecimal digits.
+pub(super) fn random(seed: u64, index: usize) -> String {
+    let mut id = String::with_capacity(30);
+    let _ = write!(id, "chatcmpl-tool-{:016x}", mix(seed, index));
+    id
+}
+
+/// SplitMix64: one well mixed number per index.
+fn mix(seed: u64, index: usize) -> u64 {
+    let step = (index as u64).wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    let mut z = seed.wrapping_add(step);
+    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    z ^ (z >> 31)
+}
