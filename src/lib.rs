@@ -18,6 +18,7 @@ pub mod api;
 pub mod app;
 pub mod cli;
 pub mod config;
+pub mod demo;
 pub mod derender;
 pub mod endpoints;
 pub mod engine;

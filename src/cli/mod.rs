@@ -10,6 +10,7 @@ use tokio::runtime::Runtime;
 use tracing_subscriber::EnvFilter;
 
 use crate::app::StartError;
+use crate::demo::DemoError;
 
 /// An OpenAI server beside a tokens-only engine: text in front, token ids behind.
 #[derive(Debug, Parser)]
@@ -26,7 +27,9 @@ pub enum Command {
     /// Serve the OpenAI API in front of tokens-only engines; without an engine the raw steps only.
     Serve(Box<serve::ServeArgs>),
     /// Simulate a tokens-only engine without a model, for tests, demos and load tests.
-    Sim(crate::sim::Options),
+    Sim(Box<crate::sim::Options>),
+    /// Show one chat on its way through couplet: starts a simulated engine and couplet with a tiny model.
+    Demo(crate::demo::Options),
 }
 
 /// Exit code for settings, files or models that are wrong: nothing was started.
@@ -34,10 +37,11 @@ const BAD_START: u8 = 2;
 
 /// Runs a command to its end.
 pub fn run(cli: Cli) -> ExitCode {
-    init_logging();
+    init_logging(if matches!(cli.command, Command::Demo(_)) { "warn" } else { "info" });
     let ran = match cli.command {
-        Command::Serve(args) => serve::run(*args),
-        Command::Sim(options) => sim(options),
+        Command::Serve(args) => serve::run(*args).map_err(DemoError::from),
+        Command::Sim(options) => sim(*options).map_err(DemoError::from),
+        Command::Demo(options) => demo(&options),
     };
     match ran {
         Ok(()) => ExitCode::SUCCESS,
@@ -60,13 +64,17 @@ fn sim(options: crate::sim::Options) -> Result<(), StartError> {
     })
 }
 
+fn demo(options: &crate::demo::Options) -> Result<(), DemoError> {
+    crate::demo::run(&runtime()?, options, stop_signal())
+}
+
 fn runtime() -> Result<Runtime, StartError> {
     tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(StartError::Runtime)
 }
 
-/// Logs go to stderr: for people on a terminal, as JSON elsewhere. `RUST_LOG` chooses what; info is the default.
-fn init_logging() {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+/// Logs go to stderr: for people on a terminal, as JSON elsewhere. `RUST_LOG` chooses what.
+fn init_logging(default: &str) {
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(default));
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     if std::io::stderr().is_terminal() {
         builder.init();
