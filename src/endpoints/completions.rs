@@ -43,7 +43,7 @@ pub async fn create(context: Arc<Context>, headers: &HeaderMap, body: &Bytes) ->
         let ids = rendered.generate.token_ids.clone();
         let text = rendered.prompt_text.unwrap_or_else(|| plan.vocabulary.decode_ids(&ids));
         prompts.push(PromptText { ids, text });
-        let generate = coupled::for_engine(rendered.generate, &engine, from_engine);
+        let generate = coupled::for_engine(rendered.generate, served, &engine, from_engine);
         requests.push(async move { engine.generate(&generate).await });
     }
     let generations = future::try_join_all(requests).await?;

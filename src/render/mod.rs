@@ -94,7 +94,7 @@ pub fn completions(model: &Model, request: &CompletionRequest, settings: &Settin
     }
     check_suffix(request)?;
     let limits = TokenLimits::of_completion(model, request)?;
-    let prompts = prompts_of(model, request, &limits)?;
+    let prompts = prompts_of(model, request, &limits, settings.for_engine)?;
     let many = prompts.len() > 1;
     let mut out = Vec::with_capacity(prompts.len());
     for (i, prompt) in prompts.iter().enumerate() {
@@ -113,6 +113,7 @@ fn prompts_of(
     model: &Model,
     request: &CompletionRequest,
     limits: &TokenLimits,
+    for_engine: bool,
 ) -> Result<Vec<prompt::Prompt>, ApiError> {
     if request.prompt_embeds.is_some() {
         return Err(ApiError::bad_param(
@@ -120,7 +121,11 @@ fn prompts_of(
             "You must set `--enable-prompt-embeds` to input `prompt_embeds` (parameter=prompt_embeds)",
         ));
     }
-    let one_at_least = || crate::api::validate::bad_param("prompt", "You must pass at least one prompt");
+    // vLLM's coupled server does not name the parameter, its render server does.
+    let one_at_least = || {
+        let message = "You must pass at least one prompt";
+        if for_engine { ApiError::bad_request(message) } else { crate::api::validate::bad_param("prompt", message) }
+    };
     match request.prompt.as_ref().ok_or_else(one_at_least)? {
         Prompt::Text(text) => Ok(vec![prompt::of_text(model, text, limits)?]),
         Prompt::Texts(texts) => texts.iter().map(|text| prompt::of_text(model, text, limits)).collect(),
