@@ -15,5 +15,17 @@
 //! [`metrics`] the counters, [`sim`] an engine without a model for tests and demos.
 
 pub mod api;
+pub mod app;
+pub mod cli;
+pub mod config;
+pub mod demo;
+pub mod derender;
+pub mod endpoints;
+pub mod engine;
+pub mod metrics;
 pub mod model;
 pub mod parsers;
+pub mod render;
+pub mod respond;
+pub mod server;
+pub mod sim;

@@ -1,3 +1,10 @@
 //! The binary: flags, run, exit code.
 
-fn main() {}
+use std::process::ExitCode;
+
+use clap::Parser;
+use couplet::cli::{self, Cli};
+
+fn main() -> ExitCode {
+    cli::run(Cli::parse())
+}

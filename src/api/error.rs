@@ -3,6 +3,8 @@
 //! vLLM answers with three shapes (measured; see `ErrorBody`). Whatever goes wrong in a stage ends as an [`ApiError`];
 //! the server turns it into a response in one place.
 
+use std::borrow::Cow;
+
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -26,7 +28,7 @@ pub enum ErrorBody {
         /// For people. Clients match on some of vLLM's wordings, so those are kept.
         message: String,
         /// vLLM: `BadRequestError` for its own checks, `Bad Request` for body validation, `NotFoundError`, …
-        kind: &'static str,
+        kind: Cow<'static, str>,
         /// The offending field: `temperature` for vLLM's own checks, `body.temperature` for body validation.
         param: Option<String>,
         /// Repeats the status.
@@ -34,6 +36,8 @@ pub enum ErrorBody {
     },
     /// `{"detail": …}`: unknown routes and methods, undecodable bytes.
     Detail(String),
+    /// A body that somebody else wrote (the engine), passed on as it is.
+    Verbatim(Value),
 }
 
 impl ErrorBody {
@@ -41,6 +45,7 @@ impl ErrorBody {
     pub fn message(&self) -> &str {
         match self {
             Self::OpenAi { message, .. } | Self::Detail(message) => message,
+            Self::Verbatim(body) => body["error"]["message"].as_str().unwrap_or("unknown error"),
         }
     }
 
@@ -51,6 +56,7 @@ impl ErrorBody {
                 json!({"error": {"message": message, "type": kind, "param": param, "code": code}})
             }
             Self::Detail(detail) => json!({"detail": detail}),
+            Self::Verbatim(body) => body.clone(),
         }
     }
 }
@@ -63,7 +69,12 @@ impl Serialize for ErrorBody {
 
 impl ApiError {
     fn openai(status: u16, kind: &'static str, message: impl Into<String>, param: Option<&str>) -> Self {
-        let body = ErrorBody::OpenAi { message: message.into(), kind, param: param.map(str::to_owned), code: status };
+        let body = ErrorBody::OpenAi {
+            message: message.into(),
+            kind: kind.into(),
+            param: param.map(str::to_owned),
+            code: status,
+        };
         Self { status, body, retry_after: None }
     }
 
@@ -87,9 +98,14 @@ impl ApiError {
         Self::openai(404, "NotFoundError", message, param)
     }
 
-    /// 401: no key, or a wrong one.
+    /// 401: no key, or a wrong one. vLLM's body for it is `{"error": "Unauthorized"}`.
     pub fn unauthorized() -> Self {
-        Self::openai(401, "AuthenticationError", "Unauthorized", None)
+        Self::verbatim(401, json!({"error": "Unauthorized"}))
+    }
+
+    /// A status and body as the engine gave them.
+    pub fn verbatim(status: u16, body: Value) -> Self {
+        Self { status, body: ErrorBody::Verbatim(body), retry_after: None }
     }
 
     /// 413: the body is longer than the limit.

@@ -1,11 +1,15 @@
 //! `POST /inference/v1/generate`: what a tokens-only engine takes and gives. Format: vLLM's "disaggregated everything"
 //! generate protocol, versions 0.24 to 0.33.
 
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
+use super::ids::optional_token_ids;
+
 /// What render returns and an engine takes. Unset fields are not written, so older engines accept the result.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, Serialize)]
 pub struct GenerateRequest {
     /// `chatcmpl-…` or `cmpl-…-0`; the engine answers with `generate-tokens-` before it.
     pub request_id: String,
@@ -22,17 +26,102 @@ pub struct GenerateRequest {
     pub rest: Map<String, Value>,
 }
 
+/// What the engine answers: the whole of it, or one server-sent event. Only what couplet uses is read.
+#[derive(Debug, Clone, Default, Deserialize)]
+pub struct GenerateResponse {
+    /// The request's id, with `generate-tokens-` before it.
+    #[serde(default)]
+    pub request_id: Option<String>,
+    /// One entry per sequence; in a stream one per event, none in the usage event.
+    pub choices: Vec<GenerateChoice>,
+    /// Present in whole answers, in the last event where asked for, and in every event where asked for.
+    #[serde(default)]
+    pub usage: Option<EngineUsage>,
+    /// `tokens`, or absent from engines before 0.33. `text` and `derender` carry text that is already cut.
+    #[serde(default)]
+    pub output_mode: Option<String>,
+    /// The prompt, where the request asked for `return_token_ids`; in a stream in the first event.
+    #[serde(default, deserialize_with = "optional_token_ids")]
+    pub prompt_token_ids: Option<Vec<u32>>,
+    /// A list with an entry per prompt token: null, or a map from token id to `{logprob, rank, decoded_token}`.
+    #[serde(default)]
+    pub prompt_logprobs: Option<Box<RawValue>>,
+    /// Passed through as it is.
+    #[serde(default)]
+    pub kv_transfer_params: Option<Box<RawValue>>,
+    /// Passed through as it is.
+    #[serde(default)]
+    pub ec_transfer_params: Option<Box<RawValue>>,
+    /// Passed through as it is.
+    #[serde(default)]
+    pub metrics: Option<Box<RawValue>>,
+}
+
+/// One sequence, or what one event adds to it.
+#[derive(Debug, Clone, Default, Deserialize)]
+pub struct GenerateChoice {
+    /// Which of the `n` sequences.
+    pub index: u32,
+    /// Why the sequence ended, if it has.
+    #[serde(default)]
+    pub finish_reason: FinishReason,
+    /// The stop token or stop string, where one ended the sequence.
+    #[serde(default, deserialize_with = "stop_reason")]
+    pub stop_reason: Option<StopReason>,
+    /// The tokens, stop token included.
+    #[serde(default, deserialize_with = "optional_token_ids")]
+    pub token_ids: Option<Vec<u32>>,
+    /// A position per token, where asked for.
+    #[serde(default)]
+    pub logprobs: Option<GenerateLogprobs>,
+}
+
+/// `finish_reason` of an engine. A whole answer without the key means `stop`, one with null does not.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum FinishReason {
+    /// The key is absent.
+    #[default]
+    Absent,
+    /// Null: the sequence goes on.
+    Null,
+    /// `stop`, `length`, `abort`, `error`, …
+    Ended(String),
+}
+
+impl FinishReason {
+    /// The reason, in an event of a stream.
+    pub fn get(&self) -> Option<&str> {
+        match self {
+            Self::Ended(reason) => Some(reason),
+            Self::Absent | Self::Null => None,
+        }
+    }
+
+    /// The reason, in a whole answer.
+    pub fn or_stop(&self) -> Option<&str> {
+        if *self == Self::Absent { Some("stop") } else { self.get() }
+    }
+}
+
+impl<'de> Deserialize<'de> for FinishReason {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Ok(Option::deserialize(deserializer)?.map_or(Self::Null, Self::Ended))
+    }
+}
+
 /// Token counts of a request.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 pub struct EngineUsage {
     /// Tokens of the prompt.
+    #[serde(default)]
     pub prompt_tokens: Option<u64>,
     /// Tokens generated, over all choices.
+    #[serde(default)]
     pub completion_tokens: Option<u64>,
 }
 
-/// Why generation ended, beside `finish_reason`: the stop token's id, or the stop string.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// Why generation ended, beside `finish_reason`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub enum StopReason {
     /// A stop token.
@@ -41,13 +130,81 @@ pub enum StopReason {
     Text(String),
 }
 
-/// A candidate at one position. Engines up to 0.31 write `token: "token_id:198"` instead of `token_id: 198`.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+fn stop_reason<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<StopReason>, D::Error> {
+    match Value::deserialize(deserializer)? {
+        Value::Null => Ok(None),
+        Value::String(text) => Ok(Some(StopReason::Text(text))),
+        Value::Number(number) if number.is_i64() => Ok(number.as_i64().map(StopReason::Token)),
+        other => Err(D::Error::custom(format!("stop_reason must be an integer, a string or null, got {other}"))),
+    }
+}
+
+/// Logprobs of one choice.
+#[derive(Debug, Clone, Default, Deserialize)]
+pub struct GenerateLogprobs {
+    /// A position per token.
+    #[serde(default)]
+    pub content: Option<Vec<PositionLogprobs>>,
+}
+
+/// The sampled token of one position and the candidates beside it.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(try_from = "WireLogprob")]
+pub struct PositionLogprobs {
+    /// The sampled token.
+    pub sampled: TokenLogprob,
+    /// The candidates in the engine's order: the sampled token first, then by rank.
+    pub top: Vec<TokenLogprob>,
+}
+
+/// A candidate at one position.
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+#[serde(try_from = "WireLogprob")]
 pub struct TokenLogprob {
     /// The candidate.
     pub token_id: u32,
-    /// Natural logarithm of its probability.
+    /// Natural logarithm of its probability, at least [`MIN_LOGPROB`].
     pub logprob: f64,
     /// 1 for the most probable token of the vocabulary.
     pub rank: Option<u32>,
+}
+
+/// What stands for minus infinity, which JSON cannot say.
+pub const MIN_LOGPROB: f64 = -9999.0;
+
+/// A logprob as it travels: engines before 0.32 write `token: "token_id:198"` where later ones write `token_id: 198`.
+#[derive(Deserialize)]
+struct WireLogprob {
+    #[serde(default)]
+    token_id: Option<u32>,
+    #[serde(default)]
+    token: Option<String>,
+    #[serde(default)]
+    logprob: Option<f64>,
+    #[serde(default)]
+    rank: Option<u32>,
+    #[serde(default)]
+    top_logprobs: Option<Vec<TokenLogprob>>,
+}
+
+impl TryFrom<WireLogprob> for TokenLogprob {
+    type Error = String;
+
+    fn try_from(wire: WireLogprob) -> Result<Self, String> {
+        let token = || wire.token.as_deref()?.strip_prefix("token_id:")?.parse().ok();
+        let Some(token_id) = wire.token_id.or_else(token) else {
+            return Err("a logprob needs token_id (an integer), or token in the form \"token_id:198\"".to_owned());
+        };
+        let logprob = wire.logprob.unwrap_or(MIN_LOGPROB).max(MIN_LOGPROB);
+        Ok(Self { token_id, logprob, rank: wire.rank })
+    }
+}
+
+impl TryFrom<WireLogprob> for PositionLogprobs {
+    type Error = String;
+
+    fn try_from(mut wire: WireLogprob) -> Result<Self, String> {
+        let top = wire.top_logprobs.take().unwrap_or_default();
+        Ok(Self { sampled: wire.try_into()?, top })
+    }
 }

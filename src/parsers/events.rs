@@ -90,13 +90,33 @@ impl Events {
     }
 
     /// Adds reasoning; empty text makes it present all the same.
-    pub(super) fn push_reasoning(&mut self, text: &str) {
+    pub(crate) fn push_reasoning(&mut self, text: &str) {
         self.reasoning.push(text);
     }
 
     /// Adds content; empty text makes it present all the same.
-    pub(super) fn push_content(&mut self, text: &str) {
+    pub(crate) fn push_content(&mut self, text: &str) {
         self.content.push(text);
+    }
+
+    /// Takes the reasoning away (`include_reasoning: false`).
+    pub fn drop_reasoning(&mut self) {
+        self.reasoning.clear();
+    }
+
+    /// Keeps the calls that `keep` accepts by their position.
+    pub fn retain_calls(&mut self, keep: impl Fn(usize) -> bool) {
+        self.calls.retain(|item| keep(item.index));
+    }
+
+    /// Gives a call that begins here another id.
+    pub fn rename_call(&mut self, index: usize, id: &str) {
+        let start = self.call_text.len();
+        let heads = self.calls.iter_mut().filter(|item| item.index == index).filter_map(|item| item.head.as_mut());
+        for head in heads {
+            head.0 = start..start + id.len();
+        }
+        self.call_text.push_str(id);
     }
 
     /// Adds reasoning, unless there is none.

@@ -1,0 +1,141 @@
+//! Wires the parts: loads the models, learns what the engines are, serves until told to stop.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::net::TcpListener;
+
+use crate::config::{ConfigError, ModelSettings, Settings};
+use crate::endpoints::{self, Context, Heavy, Served};
+use crate::engine::client::http_client;
+use crate::engine::{Engine, EngineError};
+use crate::metrics::Metrics;
+use crate::model::vocabulary::Vocabulary;
+use crate::model::{LoadError, Model};
+use crate::parsers::{Dialect, DialectError};
+use crate::server;
+
+/// Engines that were not up when couplet started are asked again this often.
+const PROBE_INTERVAL: Duration = Duration::from_secs(2);
+
+/// Why couplet does not start. The text says what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The settings are wrong.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// A model cannot be loaded.
+    #[error(transparent)]
+    Model(#[from] LoadError),
+    /// A parser cannot be used with the model.
+    #[error(transparent)]
+    Dialect(#[from] DialectError),
+    /// The port is taken, or the address is not ours.
+    #[error("cannot listen on {address}: {cause}; choose another with --host and --port")]
+    Listen {
+        /// What was asked for.
+        address: String,
+        /// What the system said.
+        cause: std::io::Error,
+    },
+    /// No threads.
+    #[error("the runtime cannot be started: {0}")]
+    Runtime(std::io::Error),
+    /// The metrics cannot be registered.
+    #[error("the metrics cannot be set up: {0}")]
+    Metrics(#[from] prometheus::Error),
+    /// The HTTP client for engines cannot be built.
+    #[error("the HTTP client cannot be set up: {0}")]
+    Client(#[from] reqwest::Error),
+}
+
+/// couplet, loaded and ready to listen.
+pub struct App {
+    context: Arc<Context>,
+    address: String,
+}
+
+impl App {
+    /// Loads the models. Blocks.
+    pub fn load(settings: Settings) -> Result<Self, StartError> {
+        let http = http_client()?;
+        let load = |model| load_model(model, &http);
+        let models = settings.models.into_iter().map(load).collect::<Result<_, StartError>>()?;
+        let context = Context {
+            models,
+            settings: endpoints::Settings { api_keys: settings.api_keys, max_body_bytes: settings.max_body_bytes },
+            metrics: Metrics::new()?,
+            heavy: Heavy::new(std::thread::available_parallelism().map_or(1, usize::from)),
+        };
+        Ok(Self { context: Arc::new(context), address: format!("{}:{}", settings.host, settings.port) })
+    }
+
+    /// What every request can reach.
+    pub fn context(&self) -> Arc<Context> {
+        Arc::clone(&self.context)
+    }
+
+    /// Opens the port.
+    pub async fn listen(&self) -> Result<TcpListener, StartError> {
+        let listen = TcpListener::bind(&self.address).await;
+        listen.map_err(|cause| StartError::Listen { address: self.address.clone(), cause })
+    }
+
+    /// Serves until `stop` is done.
+    pub async fn serve(self, listener: TcpListener, stop: impl Future<Output = ()>) {
+        let probes: Vec<_> = self
+            .context
+            .models
+            .iter()
+            .flat_map(|served| served.engines.iter().cloned())
+            .map(|engine| tokio::spawn(watch_engine(engine)))
+            .collect();
+        server::serve(listener, self.context, stop).await;
+        probes.iter().for_each(tokio::task::JoinHandle::abort);
+    }
+}
+
+fn load_model(settings: ModelSettings, http: &reqwest::Client) -> Result<Served, StartError> {
+    let model = Model::load(settings.load)?;
+    let options = model.options();
+    let dialect = Dialect::new(
+        options.tool_parser.as_deref(),
+        options.reasoning_parser.as_deref(),
+        &model.parser_vocabulary(),
+        &model.config().model_type,
+        options.enable_auto_tool_choice,
+    )?;
+    tracing::info!(
+        model = %model.names()[0],
+        tool_call_parser = options.tool_parser.as_deref().unwrap_or("none"),
+        reasoning_parser = options.reasoning_parser.as_deref().unwrap_or("none"),
+        max_model_len = model.max_model_len(),
+        "model loaded"
+    );
+    let engines = settings.engines.iter().map(|url| Arc::new(Engine::new(url, http.clone()))).collect();
+    let vocabulary = Arc::new(Vocabulary::new(model.tokenizer(), model.encoder().special_ids()));
+    Ok(Served { vocabulary, dialect: dialect.map(Arc::new), model, engines })
+}
+
+/// Learns what kind of engine it is, as soon as it is up.
+async fn watch_engine(engine: Arc<Engine>) {
+    let mut told = false;
+    loop {
+        match engine.probe().await {
+            Ok(()) => {
+                tracing::info!(engine = engine.url(), kind = ?engine.capabilities().kind, "engine is up");
+                return;
+            }
+            Err(EngineError::Connect { cause, .. }) if !told => {
+                tracing::warn!(engine = engine.url(), %cause, "engine is not up yet; it is asked again");
+                told = true;
+            }
+            Err(error) if !told => {
+                tracing::warn!(engine = engine.url(), %error, "engine does not say what it is; it is asked again");
+                told = true;
+            }
+            Err(_) => {}
+        }
+        tokio::time::sleep(PROBE_INTERVAL).await;
+    }
+}

@@ -1,0 +1,68 @@
+//! The YAML file as written. Every key is optional; unknown keys are refused.
+
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+/// The whole file.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct File {
+    /// Address to listen on.
+    pub host: Option<String>,
+    /// Port to listen on.
+    pub port: Option<u16>,
+    /// Keys that clients have to present.
+    pub api_key: Vec<String>,
+    /// Longest request body, in bytes.
+    pub max_body_bytes: Option<usize>,
+    /// Models to serve. Flags and environment variables speak of the first.
+    pub models: Vec<ModelFile>,
+}
+
+/// One model.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ModelFile {
+    /// A directory or a hub id.
+    pub model: Option<String>,
+    /// Branch, tag or commit on the hub.
+    pub revision: Option<String>,
+    /// What clients call it.
+    pub served_model_name: Vec<String>,
+    /// The engines that run it.
+    pub engines: Vec<EngineFile>,
+    /// A tool parser's name, `auto` or `none`.
+    pub tool_call_parser: Option<String>,
+    /// A reasoning parser's name, `auto` or `none`.
+    pub reasoning_parser: Option<String>,
+    /// Whether the model may decide to call tools.
+    pub enable_auto_tool_choice: Option<bool>,
+    /// A file, or the template itself.
+    pub chat_template: Option<String>,
+    /// `auto`, `string` or `openai`.
+    pub chat_template_content_format: Option<String>,
+    /// Whether requests may bring their own template.
+    pub trust_request_chat_template: Option<bool>,
+    /// Template arguments for requests that give none.
+    pub default_chat_template_kwargs: Option<Map<String, Value>>,
+    /// Longest prompt plus reply, in tokens.
+    pub max_model_len: Option<u64>,
+    /// Most candidates per position.
+    pub max_logprobs: Option<i64>,
+    /// `auto`, `vllm` or a directory.
+    pub generation_config: Option<String>,
+    /// Overrides of the generation config.
+    pub override_generation_config: Option<Map<String, Value>>,
+    /// Leaves tools out of the prompt where `tool_choice` is none.
+    pub exclude_tools_when_tool_choice_none: Option<bool>,
+    /// Encodes message text that spells a special token as ordinary text.
+    pub escape_special_tokens: Option<bool>,
+}
+
+/// One engine.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EngineFile {
+    /// Base URL, such as `http://127.0.0.1:8000`.
+    pub url: String,
+}

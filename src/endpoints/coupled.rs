@@ -1,0 +1,161 @@
+//! What chat and completions share on the way through an engine.
+
+use std::hash::{BuildHasher, RandomState};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use http::HeaderMap;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value};
+
+use super::{Context, Served};
+use crate::api::chat::ChatRequest;
+use crate::api::completions::CompletionRequest;
+use crate::api::error::ApiError;
+use crate::api::generate::{GenerateRequest, GenerateResponse};
+use crate::api::sampling::StreamOptions;
+use crate::engine::Engine;
+use crate::engine::capabilities::Kind;
+use crate::model::template::LocalTime;
+use crate::render::{self, Rendered};
+use crate::respond::json::JsonBuffer;
+
+/// `system_fingerprint`: changes with the build.
+pub(super) const FINGERPRINT: &str = concat!("couplet-", env!("CARGO_PKG_VERSION"));
+
+/// The id of an answer: the kind (`chatcmpl`, `cmpl`) and the header `X-Request-Id`, else the field `request_id`, else
+/// random digits.
+pub(super) fn request_id(kind: &str, headers: &HeaderMap, field: Option<&str>) -> String {
+    let header = headers.get("x-request-id").and_then(|value| value.to_str().ok());
+    match header.or(field).filter(|id| !id.is_empty()) {
+        Some(id) => format!("{kind}-{id}"),
+        None => format!("{kind}-{:016x}", random()),
+    }
+}
+
+/// 64 random bits: the standard library seeds its hash maps from the system's source.
+pub(super) fn random() -> u64 {
+    RandomState::new().hash_one(0_u8)
+}
+
+/// Seconds since 1970.
+pub(super) fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs())
+}
+
+/// `include_usage` and `continuous_usage_stats`, the second of which needs the first.
+pub(super) fn usage_options(options: Option<&StreamOptions>) -> (bool, bool) {
+    let include = options.is_some_and(|options| options.include_usage == Some(true));
+    (include, include && options.is_some_and(|options| options.continuous_usage_stats == Some(true)))
+}
+
+/// Makes what render returned fit the engine. Stop strings are matched here, and a tokens-only engine refuses them; usage
+/// is counted here too.
+pub(super) fn for_engine(
+    mut request: GenerateRequest,
+    served: &Served,
+    engine: &Engine,
+    stream: bool,
+) -> GenerateRequest {
+    widen_logprobs(&mut request.sampling_params, served.model.options().max_logprobs);
+    if engine.capabilities().kind != Kind::ScaleOut {
+        for key in ["stop", "output_text_buffer_length", "include_stop_str_in_output"] {
+            request.sampling_params.shift_remove(key);
+        }
+    }
+    for key in ["stream_options", "parse_context", "token_offsets", "return_token_ids"] {
+        request.rest.shift_remove(key);
+    }
+    request.rest.insert("stream".to_owned(), stream.into());
+    request
+}
+
+/// Asks for logprobs so that all candidates come. An engine up to 0.32 returns one candidate less than vLLM's
+/// completions API does (the sampled token and N − 1 of the N best); and it wants to know how many ids are listed in
+/// `logprob_token_ids`, the last of which it leaves out. What comes too much is cut
+/// by [`Style`](crate::derender::logprobs::Style).
+fn widen_logprobs(params: &mut Map<String, Value>, max_logprobs: i64) {
+    if let Some(Value::Array(ids)) = params.get_mut("logprob_token_ids")
+        && let Some(last) = ids.last().cloned()
+    {
+        ids.push(last);
+        let count = ids.len();
+        params.insert("logprobs".to_owned(), count.into());
+        return;
+    }
+    let Some(count) = params.get("logprobs").and_then(Value::as_i64).filter(|count| *count > 0) else { return };
+    if max_logprobs < 0 || count < max_logprobs {
+        params.insert("logprobs".to_owned(), (count + 1).into());
+    }
+}
+
+/// The engine gave up on a request: vLLM's text and type.
+pub(super) fn generation_error() -> ApiError {
+    ApiError::internal("Internal server error")
+}
+
+/// What an engine answers that is passed on to the client as it is.
+#[derive(Debug, Default)]
+pub(super) struct PassedOn {
+    /// Logprobs of the prompt.
+    pub prompt_logprobs: Option<Box<RawValue>>,
+    kv_transfer_params: Option<Box<RawValue>>,
+    ec_transfer_params: Option<Box<RawValue>>,
+    metrics: Option<Box<RawValue>>,
+}
+
+impl PassedOn {
+    /// Takes what an answer carries.
+    pub fn take(&mut self, answer: &mut GenerateResponse) {
+        let pairs = [
+            (&mut self.prompt_logprobs, &mut answer.prompt_logprobs),
+            (&mut self.kv_transfer_params, &mut answer.kv_transfer_params),
+            (&mut self.ec_transfer_params, &mut answer.ec_transfer_params),
+            (&mut self.metrics, &mut answer.metrics),
+        ];
+        for (kept, given) in pairs {
+            if given.is_some() {
+                *kept = given.take();
+            }
+        }
+    }
+
+    /// Appends the fields that end every whole answer.
+    pub fn write<'a>(&self, json: &'a mut JsonBuffer) -> &'a mut JsonBuffer {
+        json.key("kv_transfer_params").value(&self.kv_transfer_params);
+        json.key("ec_transfer_params").value(&self.ec_transfer_params).key("metrics").value(&self.metrics)
+    }
+}
+
+/// Renders a chat for an engine.
+pub(super) fn render_chat(
+    context: &Context,
+    served: &Served,
+    request: &ChatRequest,
+    body_len: usize,
+    id: &str,
+) -> Result<Rendered, ApiError> {
+    context
+        .heavy
+        .run(body_len, || render::chat(&served.model, served.dialect.as_ref(), request, &for_engine_settings(id)))
+}
+
+/// Renders a completion for engines: a request per prompt.
+pub(super) fn render_completions(
+    context: &Context,
+    served: &Served,
+    request: &CompletionRequest,
+    body_len: usize,
+    id: &str,
+) -> Result<Vec<Rendered>, ApiError> {
+    context.heavy.run(body_len, || render::completions(&served.model, request, &for_engine_settings(id)))
+}
+
+fn for_engine_settings(id: &str) -> render::Settings {
+    render::Settings { now: local_now(), request_id: id.to_owned(), for_engine: true }
+}
+
+/// The moment that templates may print.
+pub(super) fn local_now() -> LocalTime {
+    let now = chrono::Local::now();
+    LocalTime::from_unix(now.timestamp(), now.offset().local_minus_utc().into())
+}

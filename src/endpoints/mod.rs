@@ -1,0 +1,128 @@
+//! ROUTE: one file tells one story, from a request's body to its answer. The only place that knows all stages.
+
+pub mod admin;
+pub mod chat;
+pub mod completions;
+mod coupled;
+pub mod derender;
+mod heavy;
+mod plan;
+pub mod render;
+pub mod route;
+pub mod tokenize;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::HeaderMap;
+
+use crate::api::error::ApiError;
+use crate::api::validate;
+use crate::engine::Engine;
+use crate::metrics::Metrics;
+use crate::model::Model;
+use crate::model::vocabulary::Vocabulary;
+use crate::parsers::Dialect;
+use crate::respond::http::{self as response, Response};
+pub use heavy::Heavy;
+use route::Route;
+
+/// What every request can reach. Immutable but for counters.
+pub struct Context {
+    /// The served models; the first is the default.
+    pub models: Vec<Served>,
+    /// Settings of the server.
+    pub settings: Settings,
+    /// What is counted.
+    pub metrics: Metrics,
+    /// Bounds long renderings.
+    pub heavy: Heavy,
+}
+
+/// A model with the engines that run it.
+pub struct Served {
+    /// The model itself.
+    pub model: Model,
+    /// Its tokens, for decoding.
+    pub vocabulary: Arc<Vocabulary>,
+    /// What it speaks; `None` where no parser is configured.
+    pub dialect: Option<Arc<Dialect>>,
+    /// Engines; none where only the raw steps are served.
+    pub engines: Vec<Arc<Engine>>,
+}
+
+impl Served {
+    /// The name that answers carry.
+    pub fn name(&self) -> &str {
+        self.model.names().first().map_or("", String::as_str)
+    }
+
+    /// The engine for the next request.
+    pub fn engine(&self) -> Result<Arc<Engine>, ApiError> {
+        self.engines.first().cloned().ok_or_else(|| {
+            ApiError::unavailable(
+                "no engine is configured for this model: only the render and derender routes are served; start couplet \
+                 with --engine URL",
+            )
+        })
+    }
+
+    /// Whether the model may decide to call tools.
+    pub fn auto_tools(&self) -> bool {
+        let options = self.model.options();
+        options.enable_auto_tool_choice && options.tool_parser.is_some()
+    }
+
+    /// Whether answers tell how many of their tokens were reasoning.
+    pub fn has_reasoning_parser(&self) -> bool {
+        self.model.options().reasoning_parser.is_some()
+    }
+}
+
+/// Settings that endpoints read.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Keys that clients have to present; none lets everybody in.
+    pub api_keys: Vec<String>,
+    /// Longest request body, in bytes.
+    pub max_body_bytes: usize,
+}
+
+impl Context {
+    /// The model that a request names; any request that names none gets the first.
+    pub fn served(&self, name: Option<&str>) -> Result<&Served, ApiError> {
+        let Some(name) = name.filter(|name| !name.is_empty()) else { return Ok(&self.models[0]) };
+        self.models.iter().find(|served| served.model.names().iter().any(|known| known == name)).ok_or_else(|| {
+            let names: Vec<&str> =
+                self.models.iter().flat_map(|served| served.model.names()).map(String::as_str).collect();
+            let message = format!("The model `{name}` does not exist. Valid aliases: {}.", names.join(", "));
+            ApiError::not_found(Some("model"), message)
+        })
+    }
+}
+
+/// Answers a request with a body.
+pub async fn answer(
+    context: Arc<Context>,
+    route: Route,
+    headers: &HeaderMap,
+    body: Bytes,
+) -> Result<Response, ApiError> {
+    let kind = headers.get(http::header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    if !validate::is_json_type(kind) {
+        return Err(validate::unsupported_media_type());
+    }
+    match route {
+        Route::Chat => chat::create(context, headers, &body).await,
+        Route::Completions => completions::create(context, headers, &body).await,
+        Route::ChatRender => render::chat(&context, headers, &body).map(response::json),
+        Route::CompletionsRender => render::completions(&context, headers, &body).map(response::json),
+        Route::ChatDerender => derender::chat(&context, &body).map(response::json),
+        Route::CompletionsDerender => derender::completions(&context, &body).map(response::json),
+        Route::Tokenize => tokenize::tokenize(&context, &body).map(response::json),
+        Route::Detokenize => tokenize::detokenize(&context, &body).map(response::json),
+        Route::Models | Route::Health | Route::Ping | Route::Version | Route::Load | Route::Metrics => {
+            Ok(admin::answer(&context, route))
+        }
+    }
+}

@@ -1,0 +1,239 @@
+//! One engine over HTTP: sends a request, yields chunks, aborts what nobody waits for any more.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use eventsource_stream::{Event, Eventsource};
+use futures_util::Stream;
+use serde_json::{Value, json};
+
+use super::EngineError;
+use super::capabilities::Capabilities;
+use crate::api::generate::{GenerateRequest, GenerateResponse};
+
+/// Connecting is local or within a cluster: what takes longer will not come.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// An abort is a courtesy; it must not pile up behind a dead engine.
+const ABORT_TIMEOUT: Duration = Duration::from_secs(2);
+/// How an engine prefixes the ids it is given.
+const ID_PREFIX: &str = "generate-tokens-";
+
+/// An engine and the connections to it.
+#[derive(Debug)]
+pub struct Engine {
+    url: String,
+    http: reqwest::Client,
+    capabilities: arc_swap::ArcSwap<Capabilities>,
+}
+
+/// A client for engines: pooled connections, no proxies from the environment, no overall timeout (streams are long).
+pub fn http_client() -> Result<reqwest::Client, reqwest::Error> {
+    reqwest::Client::builder().connect_timeout(CONNECT_TIMEOUT).tcp_nodelay(true).no_proxy().build()
+}
+
+impl Engine {
+    /// An engine at a base URL such as `http://127.0.0.1:8000`.
+    pub fn new(url: &str, http: reqwest::Client) -> Self {
+        let url = url.trim_end_matches('/').to_owned();
+        Self { url, http, capabilities: arc_swap::ArcSwap::from_pointee(Capabilities::default()) }
+    }
+
+    /// Its base URL, without a slash at the end.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// What is known of it.
+    pub fn capabilities(&self) -> Arc<Capabilities> {
+        self.capabilities.load_full()
+    }
+
+    /// Asks it what it is. On failure what was known stays.
+    pub async fn probe(&self) -> Result<(), EngineError> {
+        let capabilities = Capabilities::probe(&self.http, &self.url).await?;
+        self.capabilities.store(Arc::new(capabilities));
+        Ok(())
+    }
+
+    /// Sends a request. `stream` in it decides whether chunks come as they are generated, or one with everything. The
+    /// engine stops generating when the [`Generation`] is dropped.
+    pub async fn generate(self: &Arc<Self>, request: &GenerateRequest) -> Result<Generation, EngineError> {
+        let body = serde_json::to_vec(request).map_err(|error| self.garbage(error))?;
+        let mut abort = AbortOnDrop { engine: Arc::clone(self), request_id: Some(request.request_id.clone()) };
+        let response = self
+            .http
+            .post(format!("{}/inference/v1/generate", self.url))
+            .header("content-type", "application/json")
+            .header("x-request-id", &request.request_id)
+            .body(body)
+            .send()
+            .await
+            .map_err(|error| self.connect(&error))?;
+        if !response.status().is_success() {
+            abort.disarm();
+            return Err(self.status(response).await);
+        }
+        let streams = response
+            .headers()
+            .get("content-type")
+            .is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream"));
+        let answer = if streams {
+            Answer::Events(Box::pin(response.bytes_stream().eventsource()))
+        } else {
+            Answer::Whole(Box::pin(whole(Arc::clone(self), response)))
+        };
+        Ok(Generation { answer, abort, done: false })
+    }
+
+    fn connect(&self, error: &reqwest::Error) -> EngineError {
+        let cause = root_cause(error);
+        if error.is_connect() || error.is_timeout() {
+            EngineError::Connect { url: self.url.clone(), cause }
+        } else {
+            EngineError::Broken { url: self.url.clone(), cause }
+        }
+    }
+
+    fn garbage(&self, cause: impl ToString) -> EngineError {
+        EngineError::Garbage { url: self.url.clone(), cause: cause.to_string() }
+    }
+
+    fn broken(&self, cause: String) -> EngineError {
+        EngineError::Broken { url: self.url.clone(), cause }
+    }
+
+    async fn status(&self, response: reqwest::Response) -> EngineError {
+        let status = response.status().as_u16();
+        let header = response.headers().get("retry-after").and_then(|value| value.to_str().ok());
+        let retry_after = header.and_then(|value| value.parse().ok());
+        let body = response.bytes().await.ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
+        EngineError::Status { url: self.url.clone(), status, body, retry_after }
+    }
+
+    /// Parses one answer or event.
+    fn parse(&self, json: &[u8]) -> Result<GenerateResponse, EngineError> {
+        serde_json::from_slice(json).map_err(|error| {
+            let reported = serde_json::from_slice::<Value>(json).ok().filter(|body| body.get("error").is_some());
+            match reported {
+                Some(body) => EngineError::Reported { url: self.url.clone(), body },
+                // serde's text may quote the input, so only its place is told.
+                None => self.garbage(format!("line {} column {}", error.line(), error.column())),
+            }
+        })
+    }
+}
+
+type Events =
+    Pin<Box<dyn Stream<Item = Result<Event, eventsource_stream::EventStreamError<reqwest::Error>>> + Send + 'static>>;
+type WholeAnswer = Pin<Box<dyn Future<Output = Result<GenerateResponse, EngineError>> + Send + 'static>>;
+
+enum Answer {
+    Events(Events),
+    Whole(WholeAnswer),
+}
+
+/// An answer on its way: a stream of chunks that ends after an error. Dropping it before its end stops the engine.
+pub struct Generation {
+    answer: Answer,
+    abort: AbortOnDrop,
+    done: bool,
+}
+
+impl Generation {
+    /// Tells the engine to stop: what comes from now on is of no use.
+    pub fn stop(&mut self) {
+        self.done = true;
+        self.abort.fire();
+    }
+
+    fn poll_events(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<GenerateResponse, EngineError>>> {
+        let engine = &self.abort.engine;
+        let Answer::Events(events) = &mut self.answer else { return Poll::Ready(None) };
+        Poll::Ready(match ready!(events.as_mut().poll_next(cx)) {
+            Some(Ok(event)) if event.data == "[DONE]" => None,
+            Some(Ok(event)) => Some(engine.parse(event.data.as_bytes())),
+            Some(Err(error)) => Some(Err(engine.broken(match error {
+                eventsource_stream::EventStreamError::Transport(error) => root_cause(&error),
+                other => format!("not an event stream: {other}"),
+            }))),
+            // vLLM ends every stream with [DONE]; without it something is missing.
+            None => Some(Err(engine.broken("the stream ended before [DONE]".to_owned()))),
+        })
+    }
+}
+
+impl Stream for Generation {
+    type Item = Result<GenerateResponse, EngineError>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        if self.done {
+            return Poll::Ready(None);
+        }
+        let chunk = match &mut self.answer {
+            Answer::Events(_) => ready!(self.poll_events(cx)),
+            Answer::Whole(answer) => {
+                let answer = ready!(answer.as_mut().poll(cx));
+                self.done = true;
+                Some(answer)
+            }
+        };
+        if self.done || !matches!(chunk, Some(Ok(_))) {
+            self.done = true;
+            self.abort.disarm();
+        }
+        Poll::Ready(chunk)
+    }
+}
+
+async fn whole(engine: Arc<Engine>, response: reqwest::Response) -> Result<GenerateResponse, EngineError> {
+    let bytes = response.bytes().await.map_err(|error| engine.broken(root_cause(&error)))?;
+    engine.parse(&bytes)
+}
+
+/// Aborts a request at the engine unless its answer was read to the end. Dropping the connection alone is not enough
+/// for an engine that is behind another proxy, or that only looks when it writes.
+struct AbortOnDrop {
+    engine: Arc<Engine>,
+    request_id: Option<String>,
+}
+
+impl AbortOnDrop {
+    fn disarm(&mut self) {
+        self.request_id = None;
+    }
+
+    fn fire(&mut self) {
+        let Some(request_id) = self.request_id.take() else { return };
+        let Some(path) = self.engine.capabilities().abort_path else { return };
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        let request = self
+            .engine
+            .http
+            .post(format!("{}{path}", self.engine.url))
+            .timeout(ABORT_TIMEOUT)
+            .header("content-type", "application/json")
+            .body(json!({"request_ids": [format!("{ID_PREFIX}{request_id}")]}).to_string());
+        runtime.spawn(async move {
+            if let Err(error) = request.send().await {
+                tracing::debug!(error = %root_cause(&error), "abort was not delivered");
+            }
+        });
+    }
+}
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.fire();
+    }
+}
+
+/// The innermost cause: reqwest's own text only repeats the URL.
+pub(super) fn root_cause(error: &dyn std::error::Error) -> String {
+    let mut cause = error;
+    while let Some(source) = cause.source() {
+        cause = source;
+    }
+    cause.to_string()
+}

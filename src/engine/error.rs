@@ -1,0 +1,76 @@
+//! What can go wrong between couplet and an engine.
+
+use serde_json::Value;
+
+use crate::api::error::ApiError;
+
+/// A failure of an engine, or on the way to it.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum EngineError {
+    /// No connection.
+    #[error("the engine at {url} cannot be reached: {cause}")]
+    Connect {
+        /// Its address.
+        url: String,
+        /// What the transport said.
+        cause: String,
+    },
+    /// It answered with an error.
+    #[error("the engine at {url} answered {status}")]
+    Status {
+        /// Its address.
+        url: String,
+        /// HTTP status.
+        status: u16,
+        /// The body, where it was JSON.
+        body: Option<Value>,
+        /// Seconds of `Retry-After`.
+        retry_after: Option<u64>,
+    },
+    /// The connection broke before the answer was complete.
+    #[error("the engine at {url} broke off in the middle of its answer: {cause}")]
+    Broken {
+        /// Its address.
+        url: String,
+        /// What the transport said.
+        cause: String,
+    },
+    /// What came is not the generate protocol.
+    #[error("the engine at {url} sent something that is not a generate answer: {cause}")]
+    Garbage {
+        /// Its address.
+        url: String,
+        /// What was wrong with it; never its content.
+        cause: String,
+    },
+    /// It reported an error in the middle of a stream.
+    #[error("the engine at {url} failed while generating")]
+    Reported {
+        /// Its address.
+        url: String,
+        /// The error event.
+        body: Value,
+    },
+}
+
+impl From<EngineError> for ApiError {
+    fn from(error: EngineError) -> Self {
+        let message = error.to_string();
+        match error {
+            EngineError::Connect { .. } => ApiError::unavailable(message),
+            EngineError::Broken { .. } | EngineError::Garbage { .. } => ApiError::bad_gateway(message),
+            EngineError::Reported { body, .. } => {
+                let status = body["error"]["code"].as_u64().and_then(|code| u16::try_from(code).ok());
+                ApiError::verbatim(status.filter(|status| (400..600).contains(status)).unwrap_or(500), body)
+            }
+            // What the engine says of the request is said to the client; its own failures are a gateway's.
+            EngineError::Status { status, body: Some(body), retry_after, .. } if body.get("error").is_some() => {
+                Self { retry_after, ..ApiError::verbatim(status, body) }
+            }
+            EngineError::Status { status: 503 | 429, retry_after, .. } => {
+                Self { retry_after, ..ApiError::unavailable(message) }
+            }
+            EngineError::Status { .. } => ApiError::bad_gateway(message),
+        }
+    }
+}

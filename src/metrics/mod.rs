@@ -1,0 +1,58 @@
+//! What couplet counts, as Prometheus text.
+//!
+//! Labels are bounded: routes and status codes, never what a user wrote. Deliberately absent: logs.
+
+use std::time::Duration;
+
+use prometheus::{HistogramOpts, HistogramVec, IntCounterVec, IntGauge, Opts, Registry, TextEncoder};
+
+/// Seconds: from a health check to the longest stream.
+const DURATION_BUCKETS: [f64; 14] =
+    [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0, 600.0];
+
+/// The metrics of one process.
+pub struct Metrics {
+    registry: Registry,
+    requests: IntCounterVec,
+    duration: HistogramVec,
+    /// Requests whose answer has not been sent in full.
+    pub in_flight: IntGauge,
+}
+
+impl Metrics {
+    /// Registers everything.
+    pub fn new() -> Result<Self, prometheus::Error> {
+        let registry = Registry::new();
+        let requests = IntCounterVec::new(
+            Opts::new("couplet_requests_total", "Requests by route and status."),
+            &["route", "code"],
+        )?;
+        let duration = HistogramVec::new(
+            HistogramOpts::new(
+                "couplet_request_duration_seconds",
+                "From the request's headers to the end of its answer.",
+            )
+            .buckets(DURATION_BUCKETS.to_vec()),
+            &["route"],
+        )?;
+        let in_flight = IntGauge::new("couplet_requests_in_flight", "Requests not answered in full.")?;
+        registry.register(Box::new(requests.clone()))?;
+        registry.register(Box::new(duration.clone()))?;
+        registry.register(Box::new(in_flight.clone()))?;
+        #[cfg(target_os = "linux")]
+        registry.register(Box::new(prometheus::process_collector::ProcessCollector::for_self()))?;
+        Ok(Self { registry, requests, duration, in_flight })
+    }
+
+    /// Counts a request whose answer has ended.
+    pub fn request_ended(&self, route: &str, status: u16, took: Duration) {
+        self.requests.with_label_values(&[route, itoa::Buffer::new().format(status)]).inc();
+        self.duration.with_label_values(&[route]).observe(took.as_secs_f64());
+        self.in_flight.dec();
+    }
+
+    /// All metrics in Prometheus' text format.
+    pub fn text(&self) -> String {
+        TextEncoder::new().encode_to_string(&self.registry.gather()).unwrap_or_default()
+    }
+}

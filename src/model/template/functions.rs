@@ -1,0 +1,246 @@
+//! The environment that transformers gives to chat templates: its filters, functions and Python's methods.
+
+use minijinja::value::{Kwargs, Object, ObjectRepr, Rest, ValueKind, from_args};
+use minijinja::{Environment, Error, ErrorKind, State, UndefinedBehavior, Value, filters};
+
+use super::text;
+use super::time::LocalTime;
+
+/// Steps of one rendering. A step is an instruction, or 64 bytes of text that is made.
+const FUEL: u64 = 4_000_000;
+/// Deepest nesting of macro calls.
+const MAX_RECURSION: usize = 200;
+
+/// An environment without templates.
+pub(super) fn environment(syntax: minijinja::syntax::SyntaxConfig) -> Environment<'static> {
+    let mut env = Environment::new();
+    env.set_syntax(syntax);
+    env.set_undefined_behavior(UndefinedBehavior::Lenient);
+    env.set_auto_escape_callback(|_| minijinja::AutoEscape::None);
+    env.set_fuel(Some(FUEL));
+    env.set_recursion_limit(MAX_RECURSION);
+    env.set_formatter(|out, _, value| {
+        match value.as_str() {
+            Some(text) => out.write_str(text),
+            None => out.write_str(&text::str(value)),
+        }
+        .map_err(Error::from)
+    });
+    env.set_unknown_method_callback(method);
+    env.add_filter("tojson", tojson);
+    env.add_filter("string", |value: &Value| text::str(value));
+    env.add_filter("join", join);
+    make_lazy(&mut env, "map", Value::from_function(filters::map));
+    make_lazy(&mut env, "select", Value::from_function(filters::select));
+    make_lazy(&mut env, "reject", Value::from_function(filters::reject));
+    make_lazy(&mut env, "selectattr", Value::from_function(filters::selectattr));
+    make_lazy(&mut env, "rejectattr", Value::from_function(filters::rejectattr));
+    env.add_function("raise_exception", |message: &Value| -> Result<Value, Error> {
+        Err(Error::new(ErrorKind::InvalidOperation, text::str(message)))
+    });
+    env.add_test("iterable", |value: &Value| !value.is_none() && (value.is_undefined() || value.try_iter().is_ok()));
+    env
+}
+
+/// Wraps a filter so that what it returns is a generator, as in Python: iterable, but not JSON.
+fn make_lazy(env: &mut Environment<'static>, name: &'static str, filter: Value) {
+    env.add_filter(name, move |state: &mut State, args: Rest<Value>| -> Result<Value, Error> {
+        let list = filter.call(state, &args)?;
+        let items: Vec<Value> = list.try_iter()?.collect();
+        Ok(Value::from_object(Generator { items }))
+    });
+}
+
+/// What Python's lazy filters return.
+#[derive(Debug)]
+struct Generator {
+    items: Vec<Value>,
+}
+
+impl Object for Generator {
+    fn repr(self: &std::sync::Arc<Self>) -> ObjectRepr {
+        ObjectRepr::Iterable
+    }
+
+    fn enumerate(self: &std::sync::Arc<Self>) -> minijinja::value::Enumerator {
+        // A filter hides the length, which a generator does not have.
+        let mut items = self.items.clone().into_iter();
+        minijinja::value::Enumerator::Iter(Box::new(std::iter::from_fn(move || items.next())))
+    }
+
+    fn is_true(self: &std::sync::Arc<Self>) -> bool {
+        true
+    }
+}
+
+/// `strftime_now` for one moment.
+pub(super) fn strftime_now(now: LocalTime) -> Value {
+    Value::from_function(move |format: &str| now.strftime(format))
+}
+
+/// transformers' `tojson`: `json.dumps(x, ensure_ascii=False, indent=None, separators=None, sort_keys=False)`.
+fn tojson(value: &Value, args: Rest<Value>) -> Result<Value, Error> {
+    let (positional, kwargs): (&[Value], Kwargs) = from_args(&args)?;
+    let argument = |index: usize, name: &str| -> Result<Option<Value>, Error> {
+        let given: Option<Value> = kwargs.get(name)?;
+        Ok(given.or_else(|| positional.get(index).cloned()).filter(|value| !value.is_none()))
+    };
+    let ascii = argument(0, "ensure_ascii")?.is_some_and(|value| value.is_true());
+    let indent = argument(1, "indent")?.map(|value| match value.as_str() {
+        Some(text) => text.to_owned(),
+        None => " ".repeat(value.as_usize().unwrap_or(0).min(64)),
+    });
+    let separators: Option<Vec<String>> = match argument(2, "separators")? {
+        Some(pair) => Some(pair.try_iter()?.map(|part| text::str(&part)).collect()),
+        None => None,
+    };
+    let sort_keys = argument(3, "sort_keys")?.is_some_and(|value| value.is_true());
+    kwargs.assert_all_used()?;
+    let default_item = if indent.is_some() { "," } else { ", " };
+    let part = |index: usize, default: &str| {
+        separators.as_ref().and_then(|parts| parts.get(index)).cloned().unwrap_or_else(|| default.to_owned())
+    };
+    let json =
+        text::Json { ascii, indent, item_separator: part(0, default_item), key_separator: part(1, ": "), sort_keys };
+    let mut out = String::new();
+    json.write(value, 0, &mut out)?;
+    Ok(Value::from(out))
+}
+
+/// Jinja's `join`: items as Python prints them, or one attribute of each.
+fn join(value: &Value, separator: Option<&Value>, kwargs: Kwargs) -> Result<String, Error> {
+    let attribute: Option<String> = kwargs.get("attribute")?;
+    let separator = match kwargs.get::<Option<Value>>("d")? {
+        Some(given) => text::str(&given),
+        None => separator.map(text::str).unwrap_or_default(),
+    };
+    let mut out = String::new();
+    for (i, item) in value.try_iter()?.enumerate() {
+        if i > 0 {
+            out.push_str(&separator);
+        }
+        let item = match &attribute {
+            Some(name) => item.get_attr(name)?,
+            None => item,
+        };
+        out.push_str(&text::str(&item));
+    }
+    Ok(out)
+}
+
+/// Python's methods, those of the compatibility library first replaced where they differ.
+fn method(state: &mut State, value: &Value, name: &str, args: &[Value]) -> Result<Value, Error> {
+    if let Some(text) = value.as_str() {
+        if let Some(result) = string_method(text, name, args)? {
+            return Ok(result);
+        }
+    }
+    if value.kind() == ValueKind::Seq {
+        if let Some(result) = list_method(value, name, args)? {
+            return Ok(result);
+        }
+    }
+    if value.kind() == ValueKind::Map && name == "copy" {
+        return Ok(value.clone());
+    }
+    minijinja_contrib::pycompat::unknown_method_callback(state, value, name, args)
+}
+
+fn string_method(text: &str, name: &str, args: &[Value]) -> Result<Option<Value>, Error> {
+    let result = match name {
+        "removeprefix" => {
+            let (prefix,): (&str,) = from_args(args)?;
+            Value::from(text.strip_prefix(prefix).unwrap_or(text))
+        }
+        "removesuffix" => {
+            let (suffix,): (&str,) = from_args(args)?;
+            Value::from(text.strip_suffix(suffix).unwrap_or(text))
+        }
+        "partition" | "rpartition" => {
+            let (separator,): (&str,) = from_args(args)?;
+            let split = if name == "partition" { text.split_once(separator) } else { text.rsplit_once(separator) };
+            let parts = match (split, name) {
+                (Some((before, after)), _) => [before, separator, after],
+                (None, "partition") => [text, "", ""],
+                (None, _) => ["", "", text],
+            };
+            Value::from(minijinja::value::Tuple::from(parts.map(Value::from).to_vec()))
+        }
+        "rsplit" => {
+            let (separator, limit): (Option<&str>, Option<i64>) = from_args(args)?;
+            let Some(separator) = separator else { return Ok(None) };
+            let mut parts: Vec<&str> = match limit.and_then(|limit| usize::try_from(limit).ok()) {
+                Some(limit) => text.rsplitn(limit.saturating_add(1), separator).collect(),
+                None => text.rsplit(separator).collect(),
+            };
+            parts.reverse();
+            Value::from(parts.into_iter().map(Value::from).collect::<Vec<_>>())
+        }
+        "zfill" => {
+            let (width,): (usize,) = from_args(args)?;
+            Value::from(pad(text, width, '0', Side::Right))
+        }
+        "ljust" | "rjust" => {
+            let (width, fill): (usize, Option<&str>) = from_args(args)?;
+            let fill = fill.and_then(|fill| fill.chars().next()).unwrap_or(' ');
+            Value::from(pad(text, width, fill, if name == "ljust" { Side::Left } else { Side::Right }))
+        }
+        "casefold" => Value::from(text.to_lowercase()),
+        "swapcase" => Value::from(
+            text.chars()
+                .flat_map(|c| {
+                    if c.is_uppercase() { c.to_lowercase().collect::<Vec<_>>() } else { c.to_uppercase().collect() }
+                })
+                .collect::<String>(),
+        ),
+        "index" => {
+            let (part,): (&str,) = from_args(args)?;
+            match text.find(part) {
+                Some(at) => Value::from(text.get(..at).unwrap_or_default().chars().count()),
+                None => return Err(Error::new(ErrorKind::InvalidOperation, "substring not found")),
+            }
+        }
+        "join" => {
+            let (items,): (Value,) = from_args(args)?;
+            let mut parts = Vec::new();
+            for item in items.try_iter()? {
+                let Some(part) = item.as_str() else {
+                    let message = "sequence item: expected str instance";
+                    return Err(Error::new(ErrorKind::InvalidOperation, message));
+                };
+                parts.push(part.to_owned());
+            }
+            Value::from(parts.join(text))
+        }
+        _ => return Ok(None),
+    };
+    Ok(Some(result))
+}
+
+/// Where a text stands in its width.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Side {
+    Left,
+    Right,
+}
+
+fn pad(text: &str, width: usize, fill: char, side: Side) -> String {
+    const MAX_WIDTH: usize = 10_000;
+    let missing = width.min(MAX_WIDTH).saturating_sub(text.chars().count());
+    let padding: String = std::iter::repeat_n(fill, missing).collect();
+    if side == Side::Left { format!("{text}{padding}") } else { format!("{padding}{text}") }
+}
+
+fn list_method(value: &Value, name: &str, args: &[Value]) -> Result<Option<Value>, Error> {
+    match name {
+        "index" => {
+            let (wanted,): (Value,) = from_args(args)?;
+            match value.try_iter()?.position(|item| item == wanted) {
+                Some(at) => Ok(Some(Value::from(at))),
+                None => Err(Error::new(ErrorKind::InvalidOperation, "value is not in list")),
+            }
+        }
+        "copy" => Ok(Some(value.clone())),
+        _ => Ok(None),
+    }
+}

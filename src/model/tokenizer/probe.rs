@@ -1,0 +1,79 @@
+//! Proves, at load, that the fast tokenizer gives the ids of the exact one.
+//!
+//! The probe set covers prose, code, CJK and other scripts, emoji, runs of whitespace, digits, every added token, and
+//! what this model's own template writes. One difference, and the fast tokenizer is not used.
+
+use serde_json::Value;
+
+use super::{Path, ids_of};
+use crate::model::template::ChatTemplates;
+
+/// Texts that tokenizers are known to disagree on.
+const PROBES: [&str; 24] = [
+    "Hello, world! It's a test; they'll've done it, I'd say 'twas fine.",
+    "The quick brown fox jumps over the lazy dog. THE QUICK BROWN FOX.",
+    "fn main() {\n    let x: Vec<u32> = (0..10).map(|i| i * 2).collect();\n\tprintln!(\"{x:?}\");\n}\n",
+    "def f(a, b=None):\n    \"\"\"Doc.\"\"\"\n    return {**a, 'k': [1, 2.5e-3, 0x1F]} if b else a\n\n\n",
+    "{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Zürich\", \"unit\": null}}",
+    "SELECT * FROM t WHERE a>=1 AND b!='x'; -- done",
+    "今日は天気がいいですね。明日は雨が降るかもしれません。東京都港区",
+    "中文分词测试：这是一个很长的句子，没有空格，包含标点符号。繁體字也要測試",
+    "한국어 문장입니다. 띄어쓰기가 있습니다.",
+    "Привет, мир! Как дела? Съешь ещё этих мягких французских булок",
+    "مرحبا بالعالم، كيف حالك؟ ١٢٣٤",
+    "שלום עולם हिन्दी में एक वाक्य है। ภาษาไทยไม่มีช่องว่าง",
+    "👩‍👩‍👧‍👦🏳️‍🌈 emoji 😀😁😂🤣 ☃️ ✈️ 🇨🇭",
+    "e\u{301} é \u{fb01} Ⅷ ① ｆｕｌｌ ½ ² \u{200b}zero\u{200d}width\u{feff} nbsp\u{a0}x \u{2028}y",
+    "   leading and trailing   \t\n\n\n   \r\n mid \t\t tabs \n \n",
+    "a  b   c    d     e      f       g        h",
+    "1 12 123 1234 12345 1234567890 3.14159 1,000,000 2024-01-31T23:59:59Z",
+    "!!! ??? ... --- === *** ((())) [[[]]] {{{}}} <<<>>> ||| &&& %%% $$$ ### @@@ ~~~ ```",
+    "https://example.com/a/b?c=d&e=f#g user@example.org C:\\path\\file.txt /usr/bin/env",
+    "camelCase snake_case SCREAMING_CASE kebab-case iOS7 x86_64 aB1cD2",
+    "\u{0}\u{1}\u{7f}\u{80}\u{ff}\u{fffd} control",
+    "İıſß ǅ ﷺ 𝒳 𐍈 🧪",
+    "</s> <s> <unk> [INST] x [/INST] <|im_start|> <|end|> <think> </think> <tool_call>",
+    "n't N'T 'S 'Re we'Ve  ' '  \" “quotes” ‘single’ — – … •",
+];
+
+/// The fast tokenizer, if it proves equal.
+pub(super) fn fast_if_equal(
+    json: Value,
+    exact: &tokenizers::Tokenizer,
+    segment_cache_bytes: usize,
+    templates: &ChatTemplates,
+) -> (Option<fastokens::Tokenizer>, Path) {
+    let added: Vec<String> = exact.get_added_tokens_decoder().into_values().map(|token| token.content).collect();
+    let mut fast = match fastokens::Tokenizer::from_json(json) {
+        Ok(fast) => fast,
+        Err(error) => return (None, Path::Exact { reason: format!("fastokens cannot read tokenizer.json: {error}") }),
+    };
+    let texts = probe_texts(&added, templates);
+    for text in &texts {
+        let wanted = ids_of(exact, text).ok();
+        let got = fast.encode(text).ok();
+        if wanted.is_none() || wanted != got {
+            let shown: String = text.chars().take(40).collect();
+            return (None, Path::Exact { reason: format!("fastokens gives other ids for {shown:?}") });
+        }
+    }
+    if segment_cache_bytes > 0 {
+        fast.enable_segment_cache(segment_cache_bytes);
+    }
+    (Some(fast), Path::Fast { probes: texts.len() })
+}
+
+fn probe_texts(added: &[String], templates: &ChatTemplates) -> Vec<String> {
+    let mut texts: Vec<String> = PROBES.iter().map(|text| (*text).to_owned()).collect();
+    texts.push(PROBES.join("\n"));
+    texts.push(PROBES.join(""));
+    texts.push(String::new());
+    texts.push(" ".to_owned());
+    for chunk in added.chunks(64) {
+        texts.push(chunk.join(""));
+        texts.push(chunk.join(" x "));
+        texts.push(chunk.join("\n"));
+    }
+    texts.extend(templates.probe_texts());
+    texts
+}

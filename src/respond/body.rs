@@ -1,0 +1,83 @@
+//! Response bodies: whole, or a stream that is produced while it is read.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use futures_util::Stream;
+use http_body::{Body as HttpBody, Frame, SizeHint};
+
+/// A stream of pieces of a body. It is read inside the body's own poll: no task and no queue stand between the engine's
+/// answer and the client, and dropping the body drops all of it.
+pub type ByteStream = Pin<Box<dyn Stream<Item = Bytes> + Send>>;
+
+/// What is sent to a client.
+pub struct Body {
+    content: Content,
+    /// Runs when the body has been sent, or is given up.
+    on_end: Option<Box<dyn FnOnce() + Send>>,
+}
+
+enum Content {
+    /// All of it is there.
+    Whole(Option<Bytes>),
+    /// It comes piece by piece.
+    Stream(ByteStream),
+}
+
+impl Body {
+    /// A body without content.
+    pub fn empty() -> Self {
+        Self::from(Bytes::new())
+    }
+
+    /// A body that comes piece by piece.
+    pub fn stream(stream: ByteStream) -> Self {
+        Self { content: Content::Stream(stream), on_end: None }
+    }
+
+    /// Runs `hook` when the body ends, however it ends: gauges and timers follow the body, not the handler.
+    pub fn on_end(mut self, hook: impl FnOnce() + Send + 'static) -> Self {
+        self.on_end = Some(Box::new(hook));
+        self
+    }
+}
+
+impl Drop for Body {
+    fn drop(&mut self) {
+        if let Some(hook) = self.on_end.take() {
+            hook();
+        }
+    }
+}
+
+impl From<Bytes> for Body {
+    fn from(bytes: Bytes) -> Self {
+        Self { content: Content::Whole((!bytes.is_empty()).then_some(bytes)), on_end: None }
+    }
+}
+
+impl HttpBody for Body {
+    type Data = Bytes;
+    type Error = std::convert::Infallible;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        match &mut self.content {
+            Content::Whole(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
+            Content::Stream(stream) => {
+                stream.as_mut().poll_next(cx).map(|piece| piece.map(|piece| Ok(Frame::data(piece))))
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        matches!(self.content, Content::Whole(None))
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.content {
+            Content::Whole(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)),
+            Content::Stream(_) => SizeHint::default(),
+        }
+    }
+}

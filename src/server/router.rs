@@ -1,0 +1,38 @@
+//! From a path and a method to the endpoint that answers.
+
+use std::sync::Arc;
+
+use http::Method;
+use hyper::body::Incoming;
+
+use crate::api::error::ApiError;
+use crate::endpoints::route::Route;
+use crate::endpoints::{self, Context};
+use crate::respond::http::{self as response, Response};
+
+/// A request as hyper gives it.
+pub(super) type Request = http::Request<Incoming>;
+
+/// Answers a request.
+pub(super) async fn answer(context: Arc<Context>, request: Request) -> Result<Response, ApiError> {
+    let path = request.uri().path();
+    let Some(route) = Route::of(path) else { return Ok(unknown(path)) };
+    let method = request.method();
+    if !route.allowed().split(", ").any(|allowed| method == allowed) {
+        return Ok(response::method_not_allowed(route.allowed()));
+    }
+    if *method == Method::GET || route == Route::Ping {
+        return Ok(endpoints::admin::answer(&context, route));
+    }
+    let headers = request.headers().clone();
+    let body = super::read_body(request, context.settings.max_body_bytes).await?;
+    endpoints::answer(context, route, &headers, body).await
+}
+
+/// 404, or a redirect for a route with a slash too many at its end.
+fn unknown(path: &str) -> Response {
+    match path.strip_suffix('/').filter(|path| Route::of(path).is_some()) {
+        Some(path) => response::redirect(path),
+        None => response::error(&ApiError::detail(404, "Not Found")),
+    }
+}

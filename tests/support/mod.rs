@@ -1,0 +1,9 @@
+//! What integration tests share: a simulated engine, couplet itself, the tiny model, an HTTP client that reads events.
+
+#![allow(dead_code, reason = "each test binary uses its own part")]
+#![allow(unreachable_pub, reason = "a test binary has no outside")]
+
+pub mod couplet;
+pub mod http;
+pub mod sim;
+pub mod tiny;
