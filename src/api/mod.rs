@@ -12,4 +12,5 @@ mod json_error;
 pub mod messages;
 pub mod python;
 pub mod sampling;
+pub mod tokenize;
 pub mod validate;

@@ -13,6 +13,8 @@ pub const CONTEXT: usize = 4;
 pub struct Style {
     /// How many candidates of a position are kept; `None` keeps all.
     pub top: Option<usize>,
+    /// Candidates behind the first that rank below this are left out; `None` keeps all.
+    pub max_rank: Option<u32>,
     /// `return_tokens_as_token_ids`: `token_id:198` instead of the text.
     pub as_token_ids: bool,
 }
@@ -21,16 +23,31 @@ impl Style {
     /// Chat's cut: the first `top_logprobs`, none when unset, all for -1 or where `logprob_token_ids` asks.
     pub fn chat(top_logprobs: Option<i64>, all: bool, as_token_ids: bool) -> Self {
         let top = if all || top_logprobs == Some(-1) { None } else { Some(top_logprobs.unwrap_or(0).max(0) as usize) };
-        Self { top, as_token_ids }
+        Self { top, max_rank: None, as_token_ids }
     }
 
-    /// Completions' cut: the first `logprobs` + 1, all for -1, unset, or where `logprob_token_ids` asks.
+    /// Completions' cut: the sampled token and the `logprobs` best, all for -1, unset, or where `logprob_token_ids`
+    /// asks.
     pub fn completion(logprobs: Option<i64>, all: bool, as_token_ids: bool) -> Self {
-        let top = match logprobs {
-            Some(count) if !all && count != -1 => Some((count + 1).max(0) as usize),
-            _ => None,
+        match logprobs.filter(|count| !all && *count != -1) {
+            Some(count) => Self {
+                top: Some((count + 1).max(0) as usize),
+                max_rank: Some(u32::try_from(count).unwrap_or(0)),
+                as_token_ids,
+            },
+            None => Self { as_token_ids, ..Self::default() },
+        }
+    }
+
+    /// The candidates of a position that are told.
+    fn kept<'a>(&self, top: &'a [TokenLogprob]) -> impl Iterator<Item = &'a TokenLogprob> + use<'a> {
+        let max_rank = self.max_rank;
+        let ranks = move |token: &TokenLogprob| match (token.rank, max_rank) {
+            (Some(rank), Some(max)) => rank <= max,
+            _ => true,
         };
-        Self { top, as_token_ids }
+        let kept = top.iter().enumerate().filter(move |(at, token)| *at == 0 || ranks(token));
+        kept.map(|(_, token)| token).take(self.top.unwrap_or(usize::MAX))
     }
 }
 
@@ -85,18 +102,17 @@ pub fn chat(
     let content = positions
         .iter()
         .map(|position| {
-            let top = style.top.unwrap_or(usize::MAX);
             let chat_token = |token: &TokenLogprob| {
                 let text = token_text(vocabulary, token.token_id, context);
                 let bytes = text.as_ref().map(|text| text.as_bytes().to_vec());
                 ChatToken { token: text.unwrap_or_default(), logprob: token.logprob, bytes }
             };
             let mut sampled = chat_token(&position.sampled);
-            let mut top_logprobs: Vec<ChatToken> = position.top.iter().take(top).map(chat_token).collect();
+            let mut top_logprobs: Vec<ChatToken> = style.kept(&position.top).map(chat_token).collect();
             if style.as_token_ids {
                 // vLLM keeps the bytes of the sampled token's text, but gives those of the placeholder for candidates.
                 sampled.token = placeholder(position.sampled.token_id);
-                for (written, token) in top_logprobs.iter_mut().zip(&position.top) {
+                for (written, token) in top_logprobs.iter_mut().zip(style.kept(&position.top)) {
                     written.token = placeholder(token.token_id);
                     written.bytes = Some(written.token.as_bytes().to_vec());
                 }
@@ -133,8 +149,7 @@ impl CompletionLogprobs {
                 false => token_text(vocabulary, token.token_id, context).unwrap_or_default(),
             };
             let token = text(&position.sampled);
-            let top = position.top.iter().take(style.top.unwrap_or(usize::MAX));
-            let candidates = top.map(|token| (text(token), token.logprob.into())).collect();
+            let candidates = style.kept(&position.top).map(|token| (text(token), token.logprob.into())).collect();
             self.push(token, Some(position.sampled.logprob), (!position.top.is_empty()).then_some(candidates), offset);
             remember(context, position.sampled.token_id);
         }

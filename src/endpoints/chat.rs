@@ -14,6 +14,7 @@ use crate::api::generate::{GenerateChoice, GenerateResponse};
 use crate::derender::chat::{Plan, State};
 use crate::derender::logprobs::{self, ChatLogprobs, Style};
 use crate::derender::pieces::Pieces;
+use crate::derender::prompt_logprobs::PromptLogprobs;
 use crate::derender::text::Finish;
 use crate::engine::{EngineError, Generation};
 use crate::parsers::{Events, Message};
@@ -28,15 +29,14 @@ use crate::respond::usage::Usage;
 pub async fn create(context: Arc<Context>, headers: &HeaderMap, body: &Bytes) -> Result<Response, ApiError> {
     let request = ChatRequest::parse(body)?;
     let served = context.served(request.model.as_deref())?;
-    let id = coupled::request_id(headers, request.request_id.0.as_deref());
+    let id = coupled::request_id("chatcmpl", headers, request.request_id.0.as_deref());
     let rendered = coupled::render_chat(&context, served, &request, body.len(), &id)?;
     let engine = served.engine()?;
-    let id = rendered.request.request_id.clone();
-    let prompt = rendered.request.token_ids.clone();
+    let prompt = rendered.generate.token_ids.clone();
     let text = TextFields::chat(&request, Reader::Engine);
-    let plan = plan::chat(served, &request, text, &prompt, &rendered.template_kwargs, coupled::random());
+    let plan = plan::chat(served, &request, text, &prompt, &rendered.chat_template_kwargs, coupled::random());
     let streams = request.stream == Some(true);
-    let generate = coupled::for_engine(rendered.request, &engine, streams || !plan.text.stop.is_empty());
+    let generate = coupled::for_engine(rendered.generate, served, &engine, streams || !plan.text.stop.is_empty());
     let generation = engine.generate(&generate).await?;
     let object = if streams { "chat.completion.chunk" } else { "chat.completion" };
     let reply = Reply {
@@ -183,7 +183,8 @@ impl Reply {
             Some(_) => Ok(()),
             None => Err(ApiError::bad_gateway("the engine's answer ended before all choices did")),
         })?;
-        Ok(self.fold(&passed_on))
+        let prompt_logprobs = passed_on.prompt_logprobs.take().map(|raw| PromptLogprobs::parse(&raw)).transpose();
+        Ok(self.fold(&passed_on, prompt_logprobs.map_err(ApiError::bad_gateway)?.as_ref()))
     }
 
     fn collect(&mut self, arrived: &GenerateChoice) -> Result<(), ApiError> {
@@ -203,7 +204,7 @@ impl Reply {
         Ok(())
     }
 
-    fn fold(&self, passed_on: &coupled::PassedOn) -> Bytes {
+    fn fold(&self, passed_on: &coupled::PassedOn, prompt_logprobs: Option<&PromptLogprobs>) -> Bytes {
         let mut messages: Vec<Message> = self.choices.iter().map(|choice| self.plan.message(&choice.pieces)).collect();
         let reasoning: usize = messages.iter().map(|message| message.reasoning_tokens).sum();
         if let Some(echo) = &self.echo {
@@ -221,7 +222,8 @@ impl Reply {
         json.key("usage");
         let usage = self.usage(|_| 0);
         Usage { reasoning_tokens: usage.reasoning_tokens.map(|_| reasoning as u64), ..usage }.write_whole(&mut json);
-        json.key("prompt_logprobs").value(&passed_on.prompt_logprobs);
+        let prompt_logprobs = prompt_logprobs.map(|given| given.with_text(&self.plan.text.vocabulary));
+        json.key("prompt_logprobs").value(&prompt_logprobs);
         json.key("prompt_token_ids").value(&self.prompt().token_ids).key("prompt_text").value(&self.prompt().text);
         passed_on.write(&mut json);
         json.raw("}").take()

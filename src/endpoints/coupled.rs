@@ -5,6 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use http::HeaderMap;
 use serde_json::value::RawValue;
+use serde_json::{Map, Value};
 
 use super::{Context, Served};
 use crate::api::chat::ChatRequest;
@@ -21,12 +22,13 @@ use crate::respond::json::JsonBuffer;
 /// `system_fingerprint`: changes with the build.
 pub(super) const FINGERPRINT: &str = concat!("couplet-", env!("CARGO_PKG_VERSION"));
 
-/// The tail of an answer's id: the header `X-Request-Id`, else the field `request_id`, else random digits.
-pub(super) fn request_id(headers: &HeaderMap, field: Option<&str>) -> String {
+/// The id of an answer: the kind (`chatcmpl`, `cmpl`) and the header `X-Request-Id`, else the field `request_id`, else
+/// random digits.
+pub(super) fn request_id(kind: &str, headers: &HeaderMap, field: Option<&str>) -> String {
     let header = headers.get("x-request-id").and_then(|value| value.to_str().ok());
     match header.or(field).filter(|id| !id.is_empty()) {
-        Some(id) => id.to_owned(),
-        None => format!("{:016x}", random()),
+        Some(id) => format!("{kind}-{id}"),
+        None => format!("{kind}-{:016x}", random()),
     }
 }
 
@@ -48,7 +50,13 @@ pub(super) fn usage_options(options: Option<&StreamOptions>) -> (bool, bool) {
 
 /// Makes what render returned fit the engine. Stop strings are matched here, and a tokens-only engine refuses them; usage
 /// is counted here too.
-pub(super) fn for_engine(mut request: GenerateRequest, engine: &Engine, stream: bool) -> GenerateRequest {
+pub(super) fn for_engine(
+    mut request: GenerateRequest,
+    served: &Served,
+    engine: &Engine,
+    stream: bool,
+) -> GenerateRequest {
+    widen_logprobs(&mut request.sampling_params, served.model.options().max_logprobs);
     if engine.capabilities().kind != Kind::ScaleOut {
         for key in ["stop", "output_text_buffer_length", "include_stop_str_in_output"] {
             request.sampling_params.shift_remove(key);
@@ -59,6 +67,25 @@ pub(super) fn for_engine(mut request: GenerateRequest, engine: &Engine, stream: 
     }
     request.rest.insert("stream".to_owned(), stream.into());
     request
+}
+
+/// Asks for logprobs so that all candidates come. An engine up to 0.32 returns one candidate less than vLLM's
+/// completions API does (the sampled token and N − 1 of the N best); and it wants to know how many ids are listed in
+/// `logprob_token_ids`, the last of which it leaves out. What comes too much is cut
+/// by [`Style`](crate::derender::logprobs::Style).
+fn widen_logprobs(params: &mut Map<String, Value>, max_logprobs: i64) {
+    if let Some(Value::Array(ids)) = params.get_mut("logprob_token_ids")
+        && let Some(last) = ids.last().cloned()
+    {
+        ids.push(last);
+        let count = ids.len();
+        params.insert("logprobs".to_owned(), count.into());
+        return;
+    }
+    let Some(count) = params.get("logprobs").and_then(Value::as_i64).filter(|count| *count > 0) else { return };
+    if max_logprobs < 0 || count < max_logprobs {
+        params.insert("logprobs".to_owned(), (count + 1).into());
+    }
 }
 
 /// The engine gave up on a request: vLLM's text and type.
@@ -107,7 +134,9 @@ pub(super) fn render_chat(
     body_len: usize,
     id: &str,
 ) -> Result<Rendered, ApiError> {
-    context.heavy.run(body_len, || render::chat(&served.model, request, &for_engine_settings(id)))
+    context
+        .heavy
+        .run(body_len, || render::chat(&served.model, served.dialect.as_ref(), request, &for_engine_settings(id)))
 }
 
 /// Renders a completion for engines: a request per prompt.

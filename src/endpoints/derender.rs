@@ -136,7 +136,7 @@ impl<'a> ChatReader<'a> {
     fn new(served: &Served, request: Option<&'a ChatRequest>, prompt: &[u32]) -> Self {
         let plan = match request {
             Some(request) => {
-                let kwargs = render::template_kwargs(&served.model, request);
+                let kwargs = render::effective_template_kwargs(&served.model, request);
                 {
                     let text = TextFields::chat(request, Reader::Derenderer);
                     plan::chat(served, request, text, prompt, &kwargs, coupled::random())

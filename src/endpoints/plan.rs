@@ -5,13 +5,14 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use super::Served;
-use crate::api::chat::{ChatRequest, ToolChoice};
+use crate::api::chat::ChatRequest;
 use crate::api::completions::CompletionRequest;
 use crate::derender::chat::{self, Calls};
 use crate::derender::stop::StopStrings;
 use crate::derender::text::{self, StopTokens};
 use crate::model::vocabulary::Hidden;
 use crate::parsers;
+use crate::render;
 
 /// The fields that decide how token ids become text; absent requests have vLLM's defaults.
 pub struct TextFields<'a> {
@@ -114,26 +115,16 @@ pub fn chat(
     id_seed: u64,
 ) -> chat::Plan {
     let dialect = served.dialect.as_ref();
-    let choice = tool_choice(request);
-    let tools = request.tools.as_deref().unwrap_or_default();
-    let parser = dialect.map(|dialect| {
-        dialect.plan(parsers::Context {
-            tools: tools.iter().map(tool).collect(),
-            tool_choice: choice.clone(),
-            parallel_tool_calls: request.parallel_tool_calls != Some(false),
-            chat_template_kwargs: kwargs.clone(),
-            reasoning_effort: request.reasoning_effort.as_ref().map(|effort| effort.0.clone()),
-            prompt_token_ids: prompt.to_vec(),
-            history_tool_calls: history_tool_calls(request),
-            id_seed,
-        })
-    });
+    let facts = render::parser_context(request, prompt.to_vec(), kwargs.clone(), id_seed);
+    let choice = facts.tool_choice.clone();
+    let has_tools = !facts.tools.is_empty();
+    let parser = dialect.map(|dialect| dialect.plan(facts));
     let keeps_special = dialect.is_some_and(|dialect| dialect.needs_special_tokens());
     chat::Plan {
         text: self::text(served, &TextFields { skip_special: text.skip_special && !keeps_special, ..text }),
         parser,
         include_reasoning: request.include_reasoning,
-        calls: Calls::of(&choice, !tools.is_empty(), served.auto_tools()),
+        calls: Calls::of(&choice, has_tools, served.auto_tools()),
         forced_call: matches!(choice, parsers::ToolChoice::Named(_) | parsers::ToolChoice::Required),
         single_call: request.parallel_tool_calls == Some(false),
     }
@@ -149,27 +140,4 @@ pub fn plain_chat(served: &Served) -> chat::Plan {
         forced_call: false,
         single_call: false,
     }
-}
-
-fn tool(tool: &crate::api::chat::Tool) -> parsers::Tool {
-    let parameters = tool.function.parameters.clone().map_or(Value::Null, Value::Object);
-    parsers::Tool { name: tool.function.name.clone(), parameters }
-}
-
-fn tool_choice(request: &ChatRequest) -> parsers::ToolChoice {
-    match &request.tool_choice {
-        None => parsers::ToolChoice::Null,
-        Some(ToolChoice::None) => parsers::ToolChoice::None,
-        Some(ToolChoice::Auto) => parsers::ToolChoice::Auto,
-        Some(ToolChoice::Required) => parsers::ToolChoice::Required,
-        Some(ToolChoice::Named(name)) => parsers::ToolChoice::Named(name.clone()),
-    }
-}
-
-/// Calls in the conversation so far: dialects with sequential ids go on counting.
-fn history_tool_calls(request: &ChatRequest) -> usize {
-    let calls = |message: &crate::api::messages::Message| {
-        message.get("tool_calls").and_then(Value::as_array).map_or(0, Vec::len)
-    };
-    request.messages.iter().filter(|message| message.role() == "assistant").map(calls).sum()
 }

@@ -9,16 +9,19 @@ mod limits;
 mod prompt;
 mod sampling;
 
+use std::sync::Arc;
+
 use serde_json::{Map, Value, json};
 
 use crate::api::chat::{ChatRequest, Tool, ToolChoice};
 use crate::api::completions::{CompletionRequest, Prompt};
 use crate::api::error::ApiError;
 use crate::api::generate::GenerateRequest;
+use crate::api::tokenize::TokenizeChat;
 use crate::model::Model;
 use crate::model::template::LocalTime;
+use crate::parsers::{self, Dialect};
 use limits::TokenLimits;
-pub use prompt::template_kwargs;
 
 /// Bodies longer than this take long enough to render that they should leave the I/O threads, in bytes.
 pub const LONG_BODY: usize = 64 << 10;
@@ -28,7 +31,8 @@ pub const LONG_BODY: usize = 64 << 10;
 pub struct Settings {
     /// The moment that templates may print.
     pub now: LocalTime,
-    /// Tail of the response's id: the `X-Request-Id` header, the body's `request_id`, or a random one.
+    /// The response's id: `chatcmpl-` or `cmpl-` and the `X-Request-Id` header, the body's `request_id`, or a random
+    /// tail.
     pub request_id: String,
     /// True where the result goes to an engine: adds the checks that a coupled server makes there.
     pub for_engine: bool,
@@ -38,21 +42,26 @@ pub struct Settings {
 #[derive(Debug, Clone)]
 pub struct Rendered {
     /// What `/render` returns and an engine takes.
-    pub request: GenerateRequest,
+    pub generate: GenerateRequest,
     /// The prompt's text, where the request gave no ids.
     pub prompt_text: Option<String>,
     /// Resolved `max_tokens`.
     pub max_tokens: i64,
     /// Effective template variables: the server's, the request's, and the request's own fields.
-    pub template_kwargs: Map<String, Value>,
+    pub chat_template_kwargs: Map<String, Value>,
     /// Resolved `tool_choice`.
     pub tool_choice: ToolChoice,
     /// Tool calls of the assistant in the conversation so far.
     pub history_tool_calls: usize,
 }
 
-/// Renders a chat.
-pub fn chat(model: &Model, request: &ChatRequest, settings: &Settings) -> Result<Rendered, ApiError> {
+/// Renders a chat. `dialect` is what the model speaks, where a parser is configured.
+pub fn chat(
+    model: &Model,
+    dialect: Option<&Arc<Dialect>>,
+    request: &ChatRequest,
+    settings: &Settings,
+) -> Result<Rendered, ApiError> {
     model.check_name(request.model.as_deref())?;
     if request.use_beam_search {
         return Err(ApiError::bad_request("Beam search is not supported by the render endpoint"));
@@ -63,13 +72,18 @@ pub fn chat(model: &Model, request: &ChatRequest, settings: &Settings) -> Result
     let template_kwargs = prompt::template_kwargs(model, request);
     let prompt = prompt::of_chat(model, request, &template_kwargs, &limits, settings.now)?;
     let mut rendered = finish(model, &prompt, &limits, settings, sampling::chat(request))?;
-    rendered.request.request_id = format!("chatcmpl-{}", settings.request_id);
     let history_tool_calls = conversation::count_tool_calls(&request.messages);
     fill_chat(&mut rendered, request, &template_kwargs, history_tool_calls);
-    rendered.template_kwargs = template_kwargs;
+    fill_reasoning(model, dialect, &mut rendered, request, &template_kwargs);
+    rendered.chat_template_kwargs = template_kwargs;
     rendered.tool_choice = request.tool_choice.clone().unwrap_or(ToolChoice::None);
     rendered.history_tool_calls = history_tool_calls;
     Ok(rendered)
+}
+
+/// The template variables that count for a chat, wherever its output is read.
+pub fn effective_template_kwargs(model: &Model, request: &ChatRequest) -> Map<String, Value> {
+    prompt::template_kwargs(model, request)
 }
 
 /// Renders a completion: one result per prompt.
@@ -80,14 +94,16 @@ pub fn completions(model: &Model, request: &CompletionRequest, settings: &Settin
     }
     check_suffix(request)?;
     let limits = TokenLimits::of_completion(model, request)?;
-    let prompts = prompts_of(model, request, &limits)?;
+    let prompts = prompts_of(model, request, &limits, settings.for_engine)?;
     let many = prompts.len() > 1;
     let mut out = Vec::with_capacity(prompts.len());
     for (i, prompt) in prompts.iter().enumerate() {
         let mut rendered = finish(model, prompt, &limits, settings, sampling::completion(request))?;
         let id = &settings.request_id;
-        rendered.request.request_id = if many { format!("cmpl-{id}-{i}") } else { format!("cmpl-{id}") };
-        fill_common(&mut rendered.request, &Common::of_completion(request));
+        if many {
+            rendered.generate.request_id = format!("{id}-{i}");
+        }
+        fill_common(&mut rendered.generate, &Common::of_completion(request));
         out.push(rendered);
     }
     Ok(out)
@@ -97,6 +113,7 @@ fn prompts_of(
     model: &Model,
     request: &CompletionRequest,
     limits: &TokenLimits,
+    for_engine: bool,
 ) -> Result<Vec<prompt::Prompt>, ApiError> {
     if request.prompt_embeds.is_some() {
         return Err(ApiError::bad_param(
@@ -104,7 +121,11 @@ fn prompts_of(
             "You must set `--enable-prompt-embeds` to input `prompt_embeds` (parameter=prompt_embeds)",
         ));
     }
-    let one_at_least = || crate::api::validate::bad_param("prompt", "You must pass at least one prompt");
+    // vLLM's coupled server does not name the parameter, its render server does.
+    let one_at_least = || {
+        let message = "You must pass at least one prompt";
+        if for_engine { ApiError::bad_request(message) } else { crate::api::validate::bad_param("prompt", message) }
+    };
     match request.prompt.as_ref().ok_or_else(one_at_least)? {
         Prompt::Text(text) => Ok(vec![prompt::of_text(model, text, limits)?]),
         Prompt::Texts(texts) => texts.iter().map(|text| prompt::of_text(model, text, limits)).collect(),
@@ -139,7 +160,8 @@ fn check_suffix(request: &CompletionRequest) -> Result<(), ApiError> {
 /// Without a tool parser, and unless the model speaks harmony, a request may not ask for tool calls.
 fn check_tool_parser(model: &Model, request: &ChatRequest) -> Result<(), ApiError> {
     let options = model.options();
-    if model.config().model_type == "gpt_oss" || options.tool_parser.is_some() && options.enable_auto_tool_choice {
+    // vLLM takes the tool parser up only together with automatic tool choice.
+    if is_harmony(model) || options.tool_parser.is_some() && options.enable_auto_tool_choice {
         return Ok(());
     }
     match &request.tool_choice {
@@ -148,7 +170,6 @@ fn check_tool_parser(model: &Model, request: &ChatRequest) -> Result<(), ApiErro
         Some(ToolChoice::Auto) => Err(ApiError::bad_request(
             "\"auto\" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set",
         )),
-        Some(_) if options.tool_parser.is_some() => Ok(()),
         Some(choice) => {
             let shown = match choice {
                 ToolChoice::Named(name) => format!("function \"{name}\""),
@@ -157,6 +178,34 @@ fn check_tool_parser(model: &Model, request: &ChatRequest) -> Result<(), ApiErro
             Err(ApiError::bad_request(format!("tool_choice={shown} requires --tool-call-parser to be set")))
         }
     }
+}
+
+/// gpt-oss speaks harmony, which vLLM renders without a template.
+fn is_harmony(model: &Model) -> bool {
+    model.config().model_type == "gpt_oss"
+}
+
+/// The ids of a text, of any length.
+pub fn tokenize_text(model: &Model, text: &str, add_special: bool) -> Result<Vec<u32>, ApiError> {
+    Ok(prompt::of_text(model, text, &TokenLimits::none(add_special))?.ids)
+}
+
+/// The ids of a chat, of any length.
+pub fn tokenize_chat(model: &Model, request: &TokenizeChat, now: LocalTime) -> Result<Vec<u32>, ApiError> {
+    prompt::check_trust(model, request.chat_template.as_deref(), request.chat_template_kwargs.as_ref())?;
+    let mut own = request.chat_template_kwargs.clone().unwrap_or_default();
+    own.insert("add_generation_prompt".to_owned(), Value::Bool(request.add_generation_prompt));
+    own.insert("continue_final_message".to_owned(), Value::Bool(request.continue_final_message));
+    let kwargs = prompt::merge_kwargs(model.default_template_kwargs(), own);
+    let chat = prompt::Chat {
+        messages: &request.messages,
+        tools: request.tools.as_deref(),
+        template: request.chat_template.as_deref(),
+        continue_final_message: request.continue_final_message,
+        add_generation_prompt: request.add_generation_prompt,
+    };
+    let text = prompt::text_of_chat(model, &chat, &kwargs, now)?;
+    tokenize_text(model, &text, request.add_special_tokens)
 }
 
 /// Turns a prompt into a request: limits, sampling parameters, and the engine's own checks where asked for.
@@ -177,7 +226,7 @@ fn finish(
         limits::check_vocabulary(model, &prompt.ids)?;
     }
     let mut request = GenerateRequest {
-        request_id: String::new(),
+        request_id: settings.request_id.clone(),
         token_ids: prompt.ids.clone(),
         sampling_params,
         model: source.model.map(str::to_owned),
@@ -187,10 +236,10 @@ fn finish(
         request.rest.insert("token_offsets".to_owned(), json!(spans));
     }
     Ok(Rendered {
-        request,
+        generate: request,
         prompt_text: prompt.text.clone(),
         max_tokens,
-        template_kwargs: Map::new(),
+        chat_template_kwargs: Map::new(),
         tool_choice: ToolChoice::None,
         history_tool_calls: 0,
     })
@@ -269,6 +318,67 @@ fn fill_chat(
         "chat_template_kwargs": template_kwargs,
         "history_tool_call_cnt": history_tool_calls,
     });
-    fill_common(&mut rendered.request, &Common::of_chat(request));
-    rendered.request.rest.insert("parse_context".to_owned(), context);
+    fill_common(&mut rendered.generate, &Common::of_chat(request));
+    rendered.generate.rest.insert("parse_context".to_owned(), context);
+}
+
+/// Whether a grammar may begin at the first token, and what the engine's own reasoning parser needs to know.
+fn fill_reasoning(
+    model: &Model,
+    dialect: Option<&Arc<Dialect>>,
+    rendered: &mut Rendered,
+    request: &ChatRequest,
+    template_kwargs: &Map<String, Value>,
+) {
+    let has_parser = model.options().reasoning_parser.is_some();
+    let ended = if request.include_reasoning {
+        dialect.filter(|_| has_parser).and_then(|dialect| {
+            let prompt = rendered.generate.token_ids.clone();
+            dialect.prompt_reasoning_ended(&parser_context(request, prompt, template_kwargs.clone(), 0))
+        })
+    } else {
+        Some(true)
+    };
+    let rest = &mut rendered.generate.rest;
+    if let Some(ended) = ended {
+        rest.insert("reasoning_ended".to_owned(), Value::Bool(ended));
+    }
+    if has_parser {
+        rest.insert("reasoning_parser_kwargs".to_owned(), json!({"chat_template_kwargs": template_kwargs}));
+    }
+}
+
+/// The request's tools as parsers need them.
+/// The facts of a request that decide how its output is read. `prompt` is the rendered prompt, `template_kwargs` are
+/// the effective template variables, `id_seed` makes the ids of tool calls.
+pub fn parser_context(
+    request: &ChatRequest,
+    prompt: Vec<u32>,
+    template_kwargs: Map<String, Value>,
+    id_seed: u64,
+) -> parsers::Context {
+    let tool = |tool: &Tool| parsers::Tool {
+        name: tool.function.name.clone(),
+        parameters: tool.function.parameters.clone().map_or(Value::Null, Value::Object),
+    };
+    parsers::Context {
+        tools: request.tools.iter().flatten().map(tool).collect(),
+        tool_choice: parser_tool_choice(request),
+        parallel_tool_calls: request.parallel_tool_calls != Some(false),
+        chat_template_kwargs: template_kwargs,
+        reasoning_effort: request.reasoning_effort.as_ref().map(|effort| effort.0.clone()),
+        prompt_token_ids: prompt,
+        history_tool_calls: conversation::count_tool_calls(&request.messages),
+        id_seed,
+    }
+}
+
+fn parser_tool_choice(request: &ChatRequest) -> parsers::ToolChoice {
+    match &request.tool_choice {
+        None => parsers::ToolChoice::Null,
+        Some(ToolChoice::None) => parsers::ToolChoice::None,
+        Some(ToolChoice::Auto) => parsers::ToolChoice::Auto,
+        Some(ToolChoice::Required) => parsers::ToolChoice::Required,
+        Some(ToolChoice::Named(name)) => parsers::ToolChoice::Named(name.clone()),
+    }
 }
