@@ -18,6 +18,7 @@ trap stop_servers EXIT
 start_server() {
   local log=$SERVER_LOGS/$1.log address="" tries
   shift
+  : >"$log"
   RUST_LOG=info "$@" >"$log" 2>&1 &
   SERVER_PID=$!
   SERVER_PIDS+=("$SERVER_PID")
