@@ -15,10 +15,9 @@ pub fn tokenize(context: &Context, body: &Bytes) -> Result<Bytes, ApiError> {
     let request = TokenizeRequest::parse(body)?;
     let model = &context.served(request.model())?.model;
     let (ids, wants_strings) = match &request {
-        TokenizeRequest::Text(text) => (
-            render::tokenize_text(model, &text.prompt, text.add_special_tokens)?,
-            text.return_token_strs == Some(true),
-        ),
+        TokenizeRequest::Text(text) => {
+            (render::tokenize_text(model, &text.prompt, text.add_special_tokens)?, text.return_token_strs == Some(true))
+        }
         TokenizeRequest::Chat(chat) => {
             (render::tokenize_chat(model, chat, now())?, chat.return_token_strs == Some(true))
         }

@@ -4,10 +4,12 @@
 //! coupled path needs beside it. Pure: the moment and the request's id are given. Deliberately absent: HTTP, engines,
 //! and the reading of what the model answers.
 
+mod adjust;
 mod conversation;
 mod limits;
 mod prompt;
 mod sampling;
+mod tags;
 
 use std::sync::Arc;
 
@@ -71,7 +73,8 @@ pub fn chat(
     let limits = TokenLimits::of_chat(model, request)?;
     let template_kwargs = prompt::template_kwargs(model, request);
     let prompt = prompt::of_chat(model, request, &template_kwargs, &limits, settings.now)?;
-    let mut rendered = finish(model, &prompt, &limits, settings, sampling::chat(request))?;
+    let adjusted = adjust::apply(model, request)?;
+    let mut rendered = finish(model, &prompt, &limits, settings, sampling::chat(request).adjusted(&adjusted))?;
     let history_tool_calls = conversation::count_tool_calls(&request.messages);
     fill_chat(&mut rendered, request, &template_kwargs, history_tool_calls);
     fill_reasoning(model, dialect, &mut rendered, request, &template_kwargs, history_tool_calls);

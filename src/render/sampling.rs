@@ -4,6 +4,7 @@
 
 use serde_json::{Map, Number, Value};
 
+use super::adjust::Adjusted;
 use crate::api::chat::{ChatRequest, LogitBias};
 use crate::api::completions::CompletionRequest;
 use crate::api::error::ApiError;
@@ -101,6 +102,18 @@ macro_rules! source {
             echo_only: $echo_only,
         }
     }};
+}
+
+impl<'a> Source<'a> {
+    /// With what the parsers ask for.
+    pub(super) fn adjusted(mut self, adjusted: &'a Adjusted) -> Self {
+        self.skip_special_tokens = adjusted.skip_special_tokens.or(self.skip_special_tokens);
+        if let Some(grammar) = &adjusted.grammar {
+            self.structured_outputs = Some(grammar);
+            self.response_format = None;
+        }
+        self
+    }
 }
 
 /// The parameters of a chat.

@@ -149,9 +149,8 @@ fn indent(
     kwargs: Kwargs,
 ) -> Result<String, Error> {
     const MAX_WIDTH: usize = 1000;
-    let flag = |given: Option<bool>, name: &str| -> Result<bool, Error> {
-        Ok(given.or(kwargs.get(name)?).unwrap_or(false))
-    };
+    let flag =
+        |given: Option<bool>, name: &str| -> Result<bool, Error> { Ok(given.or(kwargs.get(name)?).unwrap_or(false)) };
     let (first, blank) = (flag(first, "first")?, flag(blank, "blank")?);
     let width = width.or(kwargs.get("width")?);
     kwargs.assert_all_used()?;

@@ -104,7 +104,8 @@ mod tests {
 
     #[test]
     fn loops_check_what_they_loop_over() {
-        let rewritten = as_python("{% for a in b.c %}{% for d in e if d %}{% endfor %}{% endfor %}", &SyntaxConfig::default());
+        let rewritten =
+            as_python("{% for a in b.c %}{% for d in e if d %}{% endfor %}{% endfor %}", &SyntaxConfig::default());
         assert_eq!(
             rewritten.unwrap(),
             "{% for a in b.c|_iterated %}{% for d in e|_iterated if d %}{% endfor %}{% endfor %}"
