@@ -96,6 +96,7 @@ impl StopStrings {
             Some((pattern, end)) => {
                 let end = before + end;
                 state.cut(if self.include { end } else { end - pattern.len() }, free);
+                state.matched.fill(0);
                 Some(pattern)
             }
             None => {

@@ -105,7 +105,7 @@ pub(super) struct PassedOn {
 
 impl PassedOn {
     /// Takes what an answer carries.
-    pub fn take(&mut self, answer: &mut GenerateResponse) {
+    pub(super) fn take(&mut self, answer: &mut GenerateResponse) {
         let pairs = [
             (&mut self.prompt_logprobs, &mut answer.prompt_logprobs),
             (&mut self.kv_transfer_params, &mut answer.kv_transfer_params),
@@ -120,7 +120,7 @@ impl PassedOn {
     }
 
     /// Appends the fields that end every whole answer.
-    pub fn write<'a>(&self, json: &'a mut JsonBuffer) -> &'a mut JsonBuffer {
+    pub(super) fn write<'a>(&self, json: &'a mut JsonBuffer) -> &'a mut JsonBuffer {
         json.key("kv_transfer_params").value(&self.kv_transfer_params);
         json.key("ec_transfer_params").value(&self.ec_transfer_params).key("metrics").value(&self.metrics)
     }

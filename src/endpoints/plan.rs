@@ -15,7 +15,7 @@ use crate::parsers;
 use crate::render;
 
 /// The fields that decide how token ids become text; absent requests have vLLM's defaults.
-pub struct TextFields<'a> {
+pub(super) struct TextFields<'a> {
     /// Stop strings to match.
     pub stop: &'a [String],
     /// `include_stop_str_in_output`
@@ -34,7 +34,7 @@ pub struct TextFields<'a> {
 
 /// Whose detokenizer is followed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reader {
+pub(super) enum Reader {
     /// The engine's, on the coupled path.
     Engine,
     /// The derenderer's, on the stateless routes.
@@ -57,7 +57,7 @@ impl Default for TextFields<'_> {
 
 impl<'a> TextFields<'a> {
     /// Of a chat request.
-    pub fn chat(request: &'a ChatRequest, reader: Reader) -> Self {
+    pub(super) fn chat(request: &'a ChatRequest, reader: Reader) -> Self {
         Self {
             reader,
             stop: &request.stop.0,
@@ -70,7 +70,7 @@ impl<'a> TextFields<'a> {
     }
 
     /// Of a completion request.
-    pub fn completion(request: &'a CompletionRequest, reader: Reader) -> Self {
+    pub(super) fn completion(request: &'a CompletionRequest, reader: Reader) -> Self {
         Self {
             reader,
             stop: &request.stop.0,
@@ -84,7 +84,7 @@ impl<'a> TextFields<'a> {
 }
 
 /// Token ids → text.
-pub fn text(served: &Served, fields: &TextFields<'_>) -> text::Plan {
+pub(super) fn text(served: &Served, fields: &TextFields<'_>) -> text::Plan {
     let model = &served.model;
     text::Plan {
         vocabulary: Arc::clone(&served.vocabulary),
@@ -106,7 +106,7 @@ pub fn text(served: &Served, fields: &TextFields<'_>) -> text::Plan {
 }
 
 /// Token ids → what a chat reply says. `prompt` is the rendered prompt, `kwargs` the effective template arguments.
-pub fn chat(
+pub(super) fn chat(
     served: &Served,
     request: &ChatRequest,
     text: TextFields<'_>,
@@ -131,7 +131,7 @@ pub fn chat(
 }
 
 /// A chat reply without a request: all of it is content.
-pub fn plain_chat(served: &Served) -> chat::Plan {
+pub(super) fn plain_chat(served: &Served) -> chat::Plan {
     chat::Plan {
         text: text(served, &TextFields::default()),
         parser: None,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::engine::{ReadReasoning, ReadTools};
+use super::engine::{ReadReasoning, ReadTools, Setup};
 use super::registry::{closest, reasoning_named, tools_named};
 use super::{Context, Plan, Vocabulary};
 
@@ -34,6 +34,8 @@ pub enum DialectError {
 pub struct Dialect {
     pub(super) reasoning: Option<Box<dyn ReadReasoning>>,
     pub(super) tools: Option<Box<dyn ReadTools>>,
+    /// The model numbers its calls.
+    pub(super) numbered: bool,
 }
 
 impl Dialect {
@@ -43,12 +45,14 @@ impl Dialect {
         tool_parser: Option<&str>,
         reasoning_parser: Option<&str>,
         vocabulary: &Vocabulary,
-        _model_type: &str,
+        model_type: &str,
         enable_auto_tools: bool,
     ) -> Result<Option<Self>, DialectError> {
-        let reasoning = reasoning_parser.map(|name| reasoning(name, vocabulary)).transpose()?;
-        let tools = tool_parser.filter(|_| enable_auto_tools).map(|name| tools(name, vocabulary)).transpose()?;
-        Ok((reasoning.is_some() || tools.is_some()).then_some(Self { reasoning, tools }))
+        let setup = Setup { vocabulary, beside_reasoning: reasoning_parser.is_some() };
+        let reasoning = reasoning_parser.map(|name| reasoning(name, &setup)).transpose()?;
+        let tools = tool_parser.filter(|_| enable_auto_tools).map(|name| tools(name, &setup)).transpose()?;
+        let numbered = matches!(model_type, "kimi_k2" | "kimi_k25" | "kimi_k3");
+        Ok((reasoning.is_some() || tools.is_some()).then_some(Self { reasoning, tools, numbered }))
     }
 
     /// Applies one request's facts.
@@ -67,20 +71,20 @@ impl Dialect {
     }
 }
 
-fn reasoning(name: &str, vocabulary: &Vocabulary) -> Result<Box<dyn ReadReasoning>, DialectError> {
+fn reasoning(name: &str, setup: &Setup<'_>) -> Result<Box<dyn ReadReasoning>, DialectError> {
     let Some((half, needs)) = reasoning_named(name) else {
         return Err(DialectError::Unknown { kind: "reasoning", name: name.to_owned(), closest: closest(name, false) });
     };
-    require(name, needs, vocabulary)?;
-    Ok(half(vocabulary))
+    require(name, needs, setup.vocabulary)?;
+    Ok(half(setup))
 }
 
-fn tools(name: &str, vocabulary: &Vocabulary) -> Result<Box<dyn ReadTools>, DialectError> {
+fn tools(name: &str, setup: &Setup<'_>) -> Result<Box<dyn ReadTools>, DialectError> {
     let Some((half, needs)) = tools_named(name) else {
         return Err(DialectError::Unknown { kind: "tool-call", name: name.to_owned(), closest: closest(name, true) });
     };
-    require(name, needs, vocabulary)?;
-    Ok(half(vocabulary))
+    require(name, needs, setup.vocabulary)?;
+    Ok(half(setup))
 }
 
 fn require(name: &str, needs: &[&'static str], vocabulary: &Vocabulary) -> Result<(), DialectError> {

@@ -2,4 +2,12 @@
 
 pub(super) mod deepseek_r1;
 pub(super) mod hermes;
+pub(super) mod mimo;
+pub(super) mod nemotron_v3;
 pub(super) mod qwen3;
+pub(super) mod qwen3_coder;
+pub(super) mod seed_oss;
+pub(super) mod step3p5;
+pub(super) mod step5;
+
+mod tags;

@@ -9,25 +9,28 @@
 //! Most dialects are data for [`Thinking`] and [`Grammar`]; one that fits neither brings its own [`ReadReasoning`] or
 //! [`ReadTools`]. Whatever a half has to remember between tokens is in its [`memory`].
 
+mod body;
+mod forced;
 mod grammar;
-mod json_call;
 mod marks;
 mod memory;
 mod output;
 mod scan;
 mod thinking;
+pub(super) mod whole;
 
-pub(super) use grammar::{Act, Body, Grammar, Mode, Move};
-pub(super) use json_call::{JsonCall, JsonCallMemory};
+pub(super) use body::{Body, JsonCall, Params, Tag};
+pub(super) use forced::{Named, Required};
+pub(super) use grammar::{Act, Blank, Grammar, Manners, Mode, Move, on};
 pub(super) use marks::{By, Marks};
-pub(super) use memory::{BodyMemory, ReasoningMemory, ToolMemory};
-pub(super) use output::{Output, Record};
+pub(super) use memory::{ReasoningMemory, ToolMemory};
+pub(super) use output::{Ids, Output, Record};
 pub(super) use thinking::{Counting, Start, Stray, Thinking};
 
 use std::fmt::Debug;
 
 use super::message::Answer;
-use super::{Context, Token};
+use super::{Context, Token, Vocabulary};
 
 /// A piece of a reply, as the reasoning half divides it.
 #[derive(Debug, Clone, Copy)]
@@ -36,6 +39,14 @@ pub(super) enum Piece<'a> {
     Reasoning(&'a str),
     /// What the tool half shall read.
     Rest(Token<'a>),
+}
+
+/// What a half is made for.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Setup<'a> {
+    pub(super) vocabulary: &'a Vocabulary,
+    /// A reasoning half was configured, too.
+    pub(super) beside_reasoning: bool,
 }
 
 /// The reasoning half of a dialect.
@@ -61,6 +72,11 @@ pub(super) trait ReadReasoning: Debug + Send + Sync {
     /// True where vLLM sends an empty `reasoning` for a chunk of reasoning that has no text.
     fn says_empty(&self, chunk: &[Token<'_>]) -> bool;
 
+    /// True for what vLLM reads with its engine: beside another such half, markup is never given back as text.
+    fn is_engine(&self) -> bool {
+        false
+    }
+
     /// What a whole answer makes of the reasoning and of the text left over.
     fn whole(&self, memory: &ReasoningMemory, reasoning: String, rest: String) -> (Option<String>, Option<String>) {
         let _ = memory;
@@ -75,10 +91,30 @@ pub(super) trait ReadTools: Debug + Send + Sync {
     fn start(&self, context: &Context) -> ToolMemory;
 
     /// Reads one token.
-    fn read(&self, context: &Context, memory: &mut ToolMemory, token: Token<'_>, out: &mut Output<'_>);
+    fn read(&self, memory: &mut ToolMemory, token: Token<'_>, out: &mut Output<'_>);
+
+    /// Ends an engine chunk that this half had a part in.
+    fn end_chunk(&self, memory: &mut ToolMemory, out: &mut Output<'_>) {
+        let _ = (memory, out);
+    }
 
     /// Says what was held back and ends what is open.
-    fn finish(&self, context: &Context, memory: &mut ToolMemory, out: &mut Output<'_>);
+    fn finish(&self, memory: &mut ToolMemory, out: &mut Output<'_>);
+
+    /// True where a call's head and its first arguments share an entry when they share a chunk.
+    fn joins(&self) -> bool {
+        false
+    }
+
+    /// True where `required` and named choices make the model write plain JSON instead of its own markup.
+    fn forces_json(&self) -> bool {
+        true
+    }
+
+    /// True for what vLLM reads with its engine.
+    fn is_engine(&self) -> bool {
+        false
+    }
 
     /// What a whole answer makes of the same events.
     fn whole(&self, context: &Context, record: &Record, said: Answer) -> Answer {

@@ -44,6 +44,7 @@ pub struct Events {
     reasoning: Text,
     content: Text,
     call_text: String,
+    joined: bool,
     calls: Vec<Item>,
 }
 
@@ -131,15 +132,32 @@ impl Events {
         self.calls.push(Item { index, head, arguments: None });
     }
 
-    /// Adds to the arguments of a call, in an entry of their own.
+    /// From here on a call's head and its arguments share an entry, or not.
+    pub(super) fn join(&mut self, joined: bool) {
+        self.joined = joined;
+    }
+
+    /// Adds to the arguments of a call; empty text makes them present all the same.
     pub(super) fn push_arguments(&mut self, index: usize, text: &str) {
-        let range = self.push(text);
-        match self.calls.last_mut() {
-            Some(Item { index: last, arguments: Some(before), .. }) if *last == index && before.end == range.start => {
-                before.end = range.end;
-            }
-            _ => self.calls.push(Item { index, head: None, arguments: Some(range) }),
+        self.push_arguments_with(index, |out| out.push_str(text));
+    }
+
+    /// Adds what is written to the arguments of a call.
+    pub(super) fn push_arguments_with(&mut self, index: usize, write: impl FnOnce(&mut String)) {
+        let start = self.call_text.len();
+        write(&mut self.call_text);
+        let end = self.call_text.len();
+        match self.calls.last_mut().filter(|last| last.index == index) {
+            Some(Item { arguments: Some(before), .. }) if before.end == start => before.end = end,
+            Some(Item { arguments: before @ None, .. }) if self.joined => *before = Some(start..end),
+            _ => self.calls.push(Item { index, head: None, arguments: Some(start..end) }),
         }
+    }
+
+    /// How much of a call's arguments its last entry holds.
+    pub(super) fn arguments_len(&self, index: usize) -> usize {
+        let last = self.calls.last().filter(|last| last.index == index);
+        last.and_then(|last| last.arguments.as_ref()).map_or(0, ExactSizeIterator::len)
     }
 
     fn push(&mut self, text: &str) -> Range<usize> {

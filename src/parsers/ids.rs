@@ -9,6 +9,11 @@ pub(super) fn random(seed: u64, index: usize) -> String {
     id
 }
 
+/// Kimi's shape: the function and the call's number in the conversation.
+pub(super) fn numbered(name: &str, number: usize) -> String {
+    format!("functions.{name}:{number}")
+}
+
 /// SplitMix64: one well mixed number per index.
 fn mix(seed: u64, index: usize) -> u64 {
     let step = (index as u64).wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15);

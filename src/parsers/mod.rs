@@ -20,6 +20,7 @@ mod message;
 mod plan;
 mod python;
 mod registry;
+mod schema;
 mod state;
 
 pub use dialect::{Dialect, DialectError};
@@ -96,4 +97,11 @@ pub struct Context {
     pub history_tool_calls: usize,
     /// Seed for ids of tool calls; different for every choice of every request.
     pub id_seed: u64,
+}
+
+impl Context {
+    /// True where the request has a function of this name, or no functions at all.
+    fn knows(&self, name: &str) -> bool {
+        self.tools.is_empty() || self.tools.iter().any(|tool| tool.name == name)
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::engine::{Output, Piece, Record};
+use super::engine::{Named, Output, Piece, ReadReasoning, ReadTools, Record, Required, ToolMemory};
 use super::message::Answer;
 use super::{Context, Dialect, Events, Message, State, Token, ToolChoice};
 
@@ -13,25 +13,37 @@ pub struct Plan {
     context: Context,
     /// Reasoning may come.
     thinks: bool,
-    /// Calls may come.
-    calls: bool,
+    calls: Calls,
+}
+
+/// What reads calls.
+#[derive(Debug, Clone, Copy)]
+enum Calls {
+    /// Nothing: markup is content.
+    Off,
+    /// The dialect.
+    Native,
+    /// Plain JSON, for a named function.
+    Named,
+    /// Plain JSON, for `required`.
+    Required,
 }
 
 impl Plan {
     pub(super) fn new(dialect: Arc<Dialect>, context: Context) -> Self {
-        let thinks =
-            dialect.reasoning.as_ref().is_some_and(|half| half.is_on(&context) && !half.ended_by_prompt(&context));
-        let calls = dialect.tools.is_some() && context.tool_choice != ToolChoice::None;
+        let thinks = dialect.reasoning.as_deref();
+        let thinks = thinks.is_some_and(|half| half.is_on(&context) && !half.ended_by_prompt(&context));
+        let calls = calls(&dialect, &context.tool_choice);
         Self { dialect, context, thinks, calls }
     }
 
     /// The state before the first token.
     pub fn start(&self) -> State {
         let mut state = State::default();
-        if let Some(half) = self.dialect.reasoning.as_ref().filter(|_| self.thinks) {
+        if let Some(half) = self.reasoning() {
             state.reasoning = half.start(&self.context);
         }
-        if let Some(half) = &self.dialect.tools {
+        if let Some(half) = self.tools() {
             state.tools = half.start(&self.context);
         }
         state
@@ -41,10 +53,16 @@ impl Plan {
     pub fn step(&self, state: &mut State, tokens: &[Token<'_>], events: &mut Events) {
         let reasoned = state.reasoning.inside;
         self.read(state, tokens, events, None);
+        match self.tools() {
+            Some(half) if !state.reasoning.inside => {
+                let State { tools, calls, .. } = state;
+                half.end_chunk(tools, &mut self.output(events, calls, None));
+            }
+            None if !reasoned && self.dialect.tools.is_none() => events.push_content(""),
+            _ => {}
+        }
         if reasoned {
             self.empty_reasoning(state, tokens, events);
-        } else if self.dialect.tools.is_none() {
-            events.push_content("");
         }
     }
 
@@ -62,31 +80,49 @@ impl Plan {
         self.whole(&state, &events, &record)
     }
 
+    fn reasoning(&self) -> Option<&dyn ReadReasoning> {
+        self.dialect.reasoning.as_deref().filter(|_| self.thinks)
+    }
+
+    fn tools(&self) -> Option<&dyn ReadTools> {
+        match self.calls {
+            Calls::Off => None,
+            Calls::Native => self.dialect.tools.as_deref(),
+            Calls::Named => Some(&Named),
+            Calls::Required => Some(&Required),
+        }
+    }
+
+    fn output<'a>(
+        &'a self,
+        events: &'a mut Events,
+        calls: &'a mut usize,
+        record: Option<&'a mut Record>,
+    ) -> Output<'a> {
+        Output { context: &self.context, events, calls, record, numbered: self.dialect.numbered }
+    }
+
     fn read(&self, state: &mut State, tokens: &[Token<'_>], events: &mut Events, mut record: Option<&mut Record>) {
+        events.join(self.tools().is_some_and(ReadTools::joins));
         let State { reasoning, tools, calls } = state;
-        let half = self.dialect.reasoning.as_deref();
         for token in tokens {
-            if let (Some(half), Some(id)) = (half, token.id) {
+            if let (Some(half), Some(id)) = (self.dialect.reasoning.as_deref(), token.id) {
                 half.count(reasoning, id);
             }
             let mut say = |piece: Piece<'_>| match piece {
                 Piece::Reasoning(text) => events.push_reasoning_text(text),
-                Piece::Rest(token) => {
-                    let record = record.as_deref_mut();
-                    let mut out = Output { context: &self.context, events, calls, record };
-                    self.rest(tools, token, &mut out);
-                }
+                Piece::Rest(token) => self.rest(tools, token, &mut self.output(events, calls, record.as_deref_mut())),
             };
-            match half.filter(|_| self.thinks) {
+            match self.reasoning() {
                 Some(half) => half.read(reasoning, *token, &mut say),
                 None => say(Piece::Rest(*token)),
             }
         }
     }
 
-    fn rest(&self, memory: &mut super::engine::ToolMemory, token: Token<'_>, out: &mut Output<'_>) {
-        match self.dialect.tools.as_deref().filter(|_| self.calls) {
-            Some(half) => half.read(&self.context, memory, token, out),
+    fn rest(&self, memory: &mut ToolMemory, token: Token<'_>, out: &mut Output<'_>) {
+        match self.tools() {
+            Some(half) => half.read(memory, token, out),
             None => {
                 out.note(token.text);
                 out.content(token.text);
@@ -95,26 +131,23 @@ impl Plan {
     }
 
     fn end(&self, state: &mut State, events: &mut Events, mut record: Option<&mut Record>) {
+        events.join(self.tools().is_some_and(ReadTools::joins));
         let State { reasoning, tools, calls } = state;
-        if let Some(half) = self.dialect.reasoning.as_deref().filter(|_| self.thinks) {
+        if let Some(half) = self.reasoning() {
             half.finish(reasoning, &mut |piece| match piece {
                 Piece::Reasoning(text) => events.push_reasoning_text(text),
-                Piece::Rest(token) => {
-                    let record = record.as_deref_mut();
-                    let mut out = Output { context: &self.context, events, calls, record };
-                    self.rest(tools, token, &mut out);
-                }
+                Piece::Rest(token) => self.rest(tools, token, &mut self.output(events, calls, record.as_deref_mut())),
             });
         }
-        if let Some(half) = self.dialect.tools.as_deref().filter(|_| self.calls) {
-            half.finish(&self.context, tools, &mut Output { context: &self.context, events, calls, record });
+        if let Some(half) = self.tools() {
+            half.finish(tools, &mut self.output(events, calls, record));
         }
     }
 
     /// vLLM sends an empty `reasoning` for some chunks of reasoning without text.
     fn empty_reasoning(&self, state: &State, tokens: &[Token<'_>], events: &mut Events) {
         let ended = !state.reasoning.inside;
-        if let Some(half) = self.dialect.reasoning.as_deref()
+        if let Some(half) = self.reasoning()
             && half.says_empty(tokens)
             && !(ended && self.dialect.tools.is_some())
         {
@@ -123,23 +156,46 @@ impl Plan {
     }
 
     fn whole(&self, state: &State, events: &Events, record: &Record) -> Message {
-        let mut said = Answer::of(events);
         let reasoning = events.reasoning().unwrap_or_default().to_owned();
-        let (reasoning, rest) = match self.dialect.reasoning.as_deref().filter(|_| self.thinks) {
+        let (reasoning, rest) = match self.reasoning() {
             Some(half) => half.whole(&state.reasoning, reasoning, record.text().to_owned()),
             None => (None, Some(record.text().to_owned())),
         };
-        if let Some(half) = self.dialect.tools.as_deref().filter(|_| self.calls) {
-            said = half.whole(&self.context, record, said);
-        }
-        let content = if said.calls.is_empty() { rest.map(|_| said.content) } else { blank_to_none(said.content) };
-        let forced = matches!(self.context.tool_choice, ToolChoice::Required | ToolChoice::Named(_));
-        let content = if forced { Some(content.unwrap_or_default()) } else { content };
+        let said = match self.tools() {
+            Some(half) => half.whole(&self.context, record, Answer::of(events)),
+            None => Answer::of(events),
+        };
+        let content = match self.calls {
+            Calls::Named | Calls::Required => None,
+            _ if !said.calls.is_empty() => (!said.content.trim().is_empty()).then_some(said.content),
+            // Where one half is not of vLLM's engine, markup that called nothing is given back.
+            Calls::Native if !self.engine_only() => rest,
+            _ => rest.and((!said.content.is_empty()).then_some(said.content)),
+        };
+        let content = match self.context.tool_choice {
+            ToolChoice::Required | ToolChoice::Named(_) => Some(content.unwrap_or_default()),
+            _ => content,
+        };
         Message { reasoning, content, tool_calls: said.calls, reasoning_tokens: state.reasoning_tokens() }
+    }
+
+    fn engine_only(&self) -> bool {
+        engine_only(&self.dialect)
     }
 }
 
-/// Beside calls, content that is only white space is none.
-fn blank_to_none(text: String) -> Option<String> {
-    (!text.trim().is_empty()).then_some(text)
+fn calls(dialect: &Dialect, choice: &ToolChoice) -> Calls {
+    let forces_json = dialect.tools.as_deref().is_some_and(ReadTools::forces_json);
+    match choice {
+        _ if dialect.tools.is_none() => Calls::Off,
+        ToolChoice::None if !engine_only(dialect) => Calls::Off,
+        ToolChoice::Named(_) if forces_json => Calls::Named,
+        ToolChoice::Required if forces_json => Calls::Required,
+        _ => Calls::Native,
+    }
+}
+
+fn engine_only(dialect: &Dialect) -> bool {
+    let reasoning = dialect.reasoning.as_deref().is_none_or(ReadReasoning::is_engine);
+    reasoning && dialect.tools.as_deref().is_none_or(ReadTools::is_engine)
 }

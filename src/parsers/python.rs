@@ -5,7 +5,7 @@ mod read;
 mod write;
 
 pub(super) use read::loads;
-pub(super) use write::dumps;
+pub(super) use write::{dumps, quote_into};
 
 /// A JSON value as Python holds it.
 #[derive(Debug, Clone, PartialEq)]

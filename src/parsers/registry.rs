@@ -1,17 +1,26 @@
 //! The names that `--tool-call-parser` and `--reasoning-parser` take. A new dialect adds its line to [`DIALECTS`].
 
-use super::Vocabulary;
 use super::dialects::*;
-use super::engine::{ReadReasoning, ReadTools};
+use super::engine::{ReadReasoning, ReadTools, Setup};
 
 /// Every dialect.
-static DIALECTS: &[&Definition] = &[&deepseek_r1::DIALECT, &hermes::DIALECT, &qwen3::DIALECT];
+static DIALECTS: &[&Definition] = &[
+    &deepseek_r1::DIALECT,
+    &hermes::DIALECT,
+    &mimo::DIALECT,
+    &nemotron_v3::DIALECT,
+    &qwen3::DIALECT,
+    &qwen3_coder::DIALECT,
+    &seed_oss::DIALECT,
+    &step3p5::DIALECT,
+    &step5::DIALECT,
+];
 
-/// Makes a tool half for a vocabulary.
-pub(super) type Tools = fn(&Vocabulary) -> Box<dyn ReadTools>;
+/// Makes a tool half.
+pub(super) type Tools = fn(&Setup<'_>) -> Box<dyn ReadTools>;
 
-/// Makes a reasoning half for a vocabulary.
-pub(super) type Reasoning = fn(&Vocabulary) -> Box<dyn ReadReasoning>;
+/// Makes a reasoning half.
+pub(super) type Reasoning = fn(&Setup<'_>) -> Box<dyn ReadReasoning>;
 
 /// What a dialect's file tells the registry.
 #[derive(Debug)]

@@ -9,7 +9,7 @@ use super::router::Request;
 const GUARDED: [&str; 3] = ["/v1", "/v2", "/inference"];
 
 /// True where no key is configured, the route needs none, or the request carries one of `keys` as its bearer token.
-pub fn allows(keys: &[String], request: &Request) -> bool {
+pub(super) fn allows(keys: &[String], request: &Request) -> bool {
     if keys.is_empty() || request.method() == Method::OPTIONS {
         return true;
     }

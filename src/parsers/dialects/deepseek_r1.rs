@@ -16,7 +16,7 @@ pub(in crate::parsers) static DIALECT: Definition = Definition {
     families: "DeepSeek R1 and distillations, Step 5",
     needs: &["<think>", "</think>"],
     tools: None,
-    reasoning: Some(|vocabulary| THINKING.compile(vocabulary)),
+    reasoning: Some(|setup| THINKING.compile(setup)),
 };
 
 pub(super) static THINKING: Thinking = Thinking {
@@ -29,5 +29,6 @@ pub(super) static THINKING: Thinking = Thinking {
     words: None,
     turns: &[],
     says_empty: true,
+    trims: false,
     empty_whole: true,
 };

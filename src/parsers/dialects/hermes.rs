@@ -15,7 +15,7 @@
 //! over. A call may lack its closing mark at the end of the reply. Text after a call is dropped. In a whole answer one
 //! malformed call makes the whole text content.
 
-use super::super::engine::{Act, Body, By, Grammar, JsonCall, Mode, Move, Record};
+use super::super::engine::{Act, Body, By, Grammar, JsonCall, Manners, Mode, Record, on};
 use super::super::message::Answer;
 use super::super::registry::Definition;
 use super::super::{Context, python};
@@ -25,7 +25,7 @@ pub(in crate::parsers) static DIALECT: Definition = Definition {
     reasoning_names: &[],
     families: "Hermes 2 Pro and 3, Qwen 2.5, QwQ, Qwen3",
     needs: &[],
-    tools: Some(|vocabulary| GRAMMAR.compile(vocabulary)),
+    tools: Some(|setup| GRAMMAR.compile(setup)),
     reasoning: None,
 };
 
@@ -35,11 +35,12 @@ const CLOSE: &str = "</tool_call>";
 static GRAMMAR: Grammar = Grammar {
     marks: &[(OPEN, By::Text), (CLOSE, By::Text)],
     moves: &[
-        Move { from: Mode::Content, mark: OPEN, act: Act::Begin, to: Mode::Body },
-        Move { from: Mode::Body, mark: CLOSE, act: Act::End, to: Mode::Aside },
-        Move { from: Mode::Aside, mark: OPEN, act: Act::Begin, to: Mode::Body },
+        on(Mode::Content, OPEN, &[Act::Begin], Mode::Body),
+        on(Mode::Body, CLOSE, &[Act::End], Mode::Between),
+        on(Mode::Between, OPEN, &[Act::Begin], Mode::Body),
     ],
-    body: Body::JsonCall(JsonCall { name: "name", arguments: &["arguments"] }),
+    body: Body::JsonCall(JsonCall::MARKED),
+    manners: Manners { forces_json: false, ..Manners::PLAIN },
     whole,
 };
 

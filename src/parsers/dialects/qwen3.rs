@@ -21,10 +21,10 @@ pub(in crate::parsers) static DIALECT: Definition = Definition {
     families: "Qwen3 and later",
     needs: &[],
     tools: None,
-    reasoning: Some(|vocabulary| THINKING.compile(vocabulary)),
+    reasoning: Some(|setup| THINKING.compile(setup)),
 };
 
-static THINKING: Thinking = Thinking {
+pub(super) const THINKING: Thinking = Thinking {
     open: "<think>",
     close: "</think>",
     calls: &["<tool_call>"],
@@ -34,6 +34,7 @@ static THINKING: Thinking = Thinking {
     words: Some(&["</tool_call>", "<function=", "</function>", "<parameter=", "</parameter>"]),
     turns: &["<|im_start|>", "<|im_end|>"],
     says_empty: false,
+    trims: false,
     empty_whole: false,
 };
 

@@ -2,11 +2,18 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::json_call::{JsonCall, JsonCallMemory};
+use super::body::{Body, BodyMemory};
+use super::marks::LOOKALIKE;
 use super::scan::{Found, Literals, MarkId};
-use super::{BodyMemory, By, Marks, Output, ReadTools, Record, ToolMemory};
+use super::{By, Ids, Marks, Output, ReadTools, Record, Setup, ToolMemory};
 use crate::parsers::message::Answer;
-use crate::parsers::{Context, Token, Vocabulary};
+use crate::parsers::{Context, Token};
+
+/// White space at the start of content that is kept back at most.
+const MAX_BLANK: usize = 1024;
+
+/// A name longer than this is none.
+const MAX_NAME: usize = 1024;
 
 /// What text is, until the next mark.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -15,16 +22,22 @@ pub(in crate::parsers) enum Mode {
     #[default]
     #[serde(rename = "c")]
     Content,
+    /// Between an opening mark and the name: dropped.
+    #[serde(rename = "p")]
+    Preamble,
+    /// The name of a function.
+    #[serde(rename = "n")]
+    Name,
     /// The body of a call.
     #[serde(rename = "b")]
     Body,
-    /// Between calls and after the last one, where the dialect drops text.
+    /// Between calls, or after the last where the dialect drops text: dropped.
     #[serde(rename = "x")]
-    Aside,
+    Between,
 }
 
 impl Mode {
-    const ALL: [Self; 3] = [Self::Content, Self::Body, Self::Aside];
+    const ALL: [Self; 5] = [Self::Content, Self::Preamble, Self::Name, Self::Body, Self::Between];
 }
 
 /// What a mark does beside changing the mode.
@@ -34,22 +47,22 @@ pub(in crate::parsers) enum Act {
     Begin,
     /// The open call ends.
     End,
+    /// The mark is text of its mode, too.
+    Text,
 }
 
-/// In mode `from`, `mark` does `act` and goes to mode `to`.
+/// In mode `from`, `mark` does `acts` and goes to mode `to`.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::parsers) struct Move {
     pub(in crate::parsers) from: Mode,
     pub(in crate::parsers) mark: &'static str,
-    pub(in crate::parsers) act: Act,
+    pub(in crate::parsers) acts: &'static [Act],
     pub(in crate::parsers) to: Mode,
 }
 
-/// How the body of a call is read.
-#[derive(Debug, Clone, Copy)]
-pub(in crate::parsers) enum Body {
-    /// One JSON object with the name and the arguments.
-    JsonCall(JsonCall),
+/// Shorthand for one line of a grammar.
+pub(in crate::parsers) const fn on(from: Mode, mark: &'static str, acts: &'static [Act], to: Mode) -> Move {
+    Move { from, mark, acts, to }
 }
 
 /// The tool half of a dialect, as data.
@@ -58,19 +71,85 @@ pub(in crate::parsers) struct Grammar {
     pub(in crate::parsers) marks: &'static [(&'static str, By)],
     pub(in crate::parsers) moves: &'static [Move],
     pub(in crate::parsers) body: Body,
+    pub(in crate::parsers) manners: Manners,
     /// What a whole answer makes of the events.
     pub(in crate::parsers) whole: fn(&Context, &Record, Answer) -> Answer,
 }
 
+/// Where vLLM's parsers differ in more than their marks.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::parsers) struct Manners {
+    /// For what vLLM reads with its engine: special tokens that are no marks disappear, but for these.
+    pub(in crate::parsers) engine: Option<&'static [&'static str]>,
+    /// Marks of reasoning that are dropped in content, where a reasoning half was configured, too.
+    pub(in crate::parsers) strays: &'static [&'static str],
+    /// What becomes of white space before the first call, if there is nothing else.
+    pub(in crate::parsers) blank: Blank,
+    /// A call's head and its first arguments share an entry when they share a chunk.
+    pub(in crate::parsers) joined: bool,
+    /// A call of a function that the request does not have is dropped.
+    pub(in crate::parsers) known_only: bool,
+    pub(in crate::parsers) ids: Ids,
+    /// `required` and named choices make the model write plain JSON.
+    pub(in crate::parsers) forces_json: bool,
+}
+
+/// What becomes of white space that no other content precedes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::parsers) enum Blank {
+    /// It is content.
+    Said,
+    /// It is content, but waits for other content or a call.
+    Held,
+    /// It waits for other content; a call makes it nothing.
+    Dropped,
+}
+
+impl Manners {
+    /// How a parser behaves that was written by hand.
+    pub(in crate::parsers) const PLAIN: Self = Self {
+        engine: None,
+        strays: &[],
+        blank: Blank::Said,
+        joined: false,
+        known_only: false,
+        ids: Ids::Random,
+        forces_json: true,
+    };
+
+    /// How vLLM's engine behaves.
+    pub(in crate::parsers) const ENGINE: Self = Self {
+        engine: Some(&[]),
+        strays: &[],
+        blank: Blank::Dropped,
+        joined: true,
+        known_only: false,
+        ids: Ids::OfModel,
+        forces_json: true,
+    };
+}
+
 impl Grammar {
     /// Looks the marks up in a vocabulary.
-    pub(in crate::parsers) fn compile(&'static self, vocabulary: &Vocabulary) -> Box<dyn ReadTools> {
-        let marks = Marks::new(self.marks, vocabulary);
+    pub(in crate::parsers) fn compile(&'static self, setup: &Setup<'_>) -> Box<dyn ReadTools> {
+        let mut marks = Marks::new(self.marks, setup.vocabulary);
+        if let Some(kept) = self.manners.engine {
+            marks = marks.dropping_specials(setup.vocabulary, kept).waiting_for(setup.vocabulary, &[]);
+        }
+        let ids: Vec<_> = (0..self.marks.len() as MarkId).collect();
+        let strays = if setup.beside_reasoning { self.manners.strays } else { &[] };
+        let moves = |mode: Mode| {
+            let find =
+                |id: &MarkId| self.moves.iter().find(|found| found.from == mode && found.mark == marks.text(*id));
+            ids.iter().map(find).collect::<Vec<_>>()
+        };
+        let table = Mode::ALL.map(moves);
         let literals = Mode::ALL.map(|mode| {
-            let here = self.moves.iter().filter(|found| found.from == mode);
-            marks.literals(here.filter_map(|found| marks.id_of(found.mark)))
+            let here = &table[mode as usize];
+            marks.literals(ids.iter().copied().filter(|id| here[usize::from(*id)].is_some()))
         });
-        Box::new(Compiled { grammar: self, marks, literals })
+        let strays = strays.iter().filter_map(|text| marks.id_of(text)).collect();
+        Box::new(Compiled { grammar: self, marks, table, literals, strays })
     }
 }
 
@@ -79,7 +158,10 @@ impl Grammar {
 struct Compiled {
     grammar: &'static Grammar,
     marks: Marks,
+    /// By mode and mark.
+    table: [Vec<Option<&'static Move>>; Mode::ALL.len()],
     literals: [Literals; Mode::ALL.len()],
+    strays: Vec<MarkId>,
 }
 
 impl ReadTools for Compiled {
@@ -87,19 +169,38 @@ impl ReadTools for Compiled {
         ToolMemory::default()
     }
 
-    fn read(&self, _context: &Context, memory: &mut ToolMemory, token: Token<'_>, out: &mut Output<'_>) {
-        match token.id.and_then(|id| self.marks.of_token(id)) {
-            Some(mark) => {
-                self.text(memory, "", true, out);
-                self.mark(memory, mark, token.text, out);
-            }
-            None => self.text(memory, token.text, false, out),
+    fn read(&self, memory: &mut ToolMemory, token: Token<'_>, out: &mut Output<'_>) {
+        let mark = token.id.and_then(|id| self.marks.of_token(id));
+        let dropped = token.id.is_some_and(|id| self.marks.drops(id));
+        if mark.is_none() && !dropped {
+            return self.text(memory, token.text, false, out);
+        }
+        self.text(memory, "", true, out);
+        if let Some(mark) = mark {
+            self.mark(memory, mark, token.text, out);
         }
     }
 
-    fn finish(&self, _context: &Context, memory: &mut ToolMemory, out: &mut Output<'_>) {
+    fn finish(&self, memory: &mut ToolMemory, out: &mut Output<'_>) {
         self.text(memory, "", true, out);
-        self.end(memory, out);
+        if memory.open {
+            out.note_body_end();
+            self.end(memory, "", out);
+        }
+        let blank = std::mem::take(&mut memory.blank);
+        out.content(&blank);
+    }
+
+    fn joins(&self) -> bool {
+        self.grammar.manners.joined
+    }
+
+    fn forces_json(&self) -> bool {
+        self.grammar.manners.forces_json
+    }
+
+    fn is_engine(&self) -> bool {
+        self.grammar.manners.engine.is_some()
     }
 
     fn whole(&self, context: &Context, record: &Record, said: Answer) -> Answer {
@@ -125,8 +226,7 @@ impl Compiled {
     /// Reads as far as it can and returns the end that may become a mark.
     fn pieces<'t>(&self, memory: &mut ToolMemory, mut text: &'t str, last: bool, out: &mut Output<'_>) -> &'t str {
         loop {
-            let literals = &self.literals[memory.mode as usize];
-            let (at, len, mark) = match literals.find(text, last) {
+            let (at, len, mark) = match self.literals[memory.mode as usize].find(text, last) {
                 Found::Nothing => (text.len(), 0, None),
                 Found::Maybe { at } => (at, 0, None),
                 Found::Mark { at, len, mark } => (at, len, Some(mark)),
@@ -146,56 +246,92 @@ impl Compiled {
         }
         out.note(text);
         match memory.mode {
-            Mode::Content => out.content(text),
-            Mode::Aside => {}
-            Mode::Body => self.body(&mut memory.body, text, out),
+            Mode::Content => self.content(memory, text, out),
+            Mode::Preamble | Mode::Between => {}
+            Mode::Name if memory.name.len() < MAX_NAME => memory.name.push_str(text),
+            Mode::Name => {}
+            Mode::Body => {
+                self.announce(memory, out);
+                self.grammar.body.read(&mut memory.body, text, out);
+            }
         }
     }
 
+    /// White space before the first other content waits: beside a call it is nothing.
+    fn content(&self, memory: &mut ToolMemory, text: &str, out: &mut Output<'_>) {
+        if memory.spoken || self.grammar.manners.blank == Blank::Said {
+            return out.content(text);
+        }
+        if text.trim().is_empty() && memory.blank.len() < MAX_BLANK {
+            return match self.grammar.manners.blank {
+                Blank::Held if memory.called => out.content(text),
+                Blank::Dropped if memory.called => {}
+                _ => memory.blank.push_str(text),
+            };
+        }
+        memory.spoken = true;
+        let blank = std::mem::take(&mut memory.blank);
+        out.content(&blank);
+        out.content(text);
+    }
+
     fn mark(&self, memory: &mut ToolMemory, mark: MarkId, literal: &str, out: &mut Output<'_>) {
-        let name = self.marks.text(mark);
-        let found = self.grammar.moves.iter().find(|found| found.from == memory.mode && found.mark == name);
-        let Some(found) = found else { return self.plain(memory, literal, out) };
-        match found.act {
-            Act::Begin => {
-                self.end(memory, out);
-                out.note(literal);
-                out.note_body();
-                memory.body = self.begin(literal);
-            }
-            Act::End => {
-                self.end_with(memory, literal, out);
-                out.note(literal);
+        if memory.mode == Mode::Content && self.strays.contains(&mark) {
+            return out.note(literal);
+        }
+        let found = self.table[memory.mode as usize].get(usize::from(mark)).copied().flatten();
+        let Some(found) = found.filter(|_| mark != LOOKALIKE) else { return self.plain(memory, literal, out) };
+        if found.acts.contains(&Act::End) {
+            out.note_body_end();
+        }
+        if found.acts.contains(&Act::Text) {
+            self.plain(memory, literal, out);
+        } else {
+            out.note(literal);
+        }
+        for act in found.acts {
+            match act {
+                Act::Begin => self.begin(memory, literal, out),
+                Act::End => self.end(memory, literal, out),
+                Act::Text => {}
             }
         }
         memory.mode = found.to;
     }
 
-    /// A body that does not fit the grammar came from a stranger: nothing to read.
-    fn body(&self, memory: &mut BodyMemory, text: &str, out: &mut Output<'_>) {
-        match (&self.grammar.body, memory) {
-            (Body::JsonCall(body), BodyMemory::JsonCall(memory)) => body.read(memory, text, out),
-            (_, BodyMemory::None) => {}
-        }
+    fn begin(&self, memory: &mut ToolMemory, literal: &str, out: &mut Output<'_>) {
+        memory.open = true;
+        memory.announced = false;
+        memory.name.clear();
+        memory.body = self.grammar.body.begin(literal);
+        out.note_body();
     }
 
-    fn begin(&self, literal: &str) -> BodyMemory {
-        match &self.grammar.body {
-            Body::JsonCall(_) => BodyMemory::JsonCall(JsonCallMemory::begin(literal)),
+    /// A call whose name was read by marks begins with the first text of its body.
+    fn announce(&self, memory: &mut ToolMemory, out: &mut Output<'_>) {
+        if memory.announced || self.grammar.body.names_itself() {
+            return;
         }
+        memory.announced = true;
+        let known = |name: &str| !self.grammar.manners.known_only || out.context.knows(name);
+        let name = memory.name.trim();
+        if name.is_empty() || !known(name) {
+            memory.body = BodyMemory::None;
+            return;
+        }
+        memory.called = true;
+        let blank = std::mem::take(&mut memory.blank);
+        if self.grammar.manners.blank != Blank::Dropped {
+            out.content(&blank);
+        }
+        out.call(name, self.grammar.manners.ids);
+        self.grammar.body.named(&mut memory.body, name, out);
     }
 
-    fn end(&self, memory: &mut ToolMemory, out: &mut Output<'_>) {
-        self.end_with(memory, "", out);
-    }
-
-    fn end_with(&self, memory: &mut ToolMemory, literal: &str, out: &mut Output<'_>) {
-        match (&self.grammar.body, std::mem::take(&mut memory.body)) {
-            (Body::JsonCall(body), BodyMemory::JsonCall(memory)) => {
-                out.note_body_end();
-                body.end(&memory, literal, out);
-            }
-            (_, BodyMemory::None) => {}
-        }
+    fn end(&self, memory: &mut ToolMemory, literal: &str, out: &mut Output<'_>) {
+        self.announce(memory, out);
+        let body = std::mem::take(&mut memory.body);
+        self.grammar.body.end(body, literal, out);
+        memory.open = false;
     }
 }

@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{JsonCallMemory, Mode};
+use super::Mode;
+use super::body::BodyMemory;
 
 /// What a reasoning half remembers.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -17,6 +18,9 @@ pub(in crate::parsers) struct ReasoningMemory {
     /// Text that may still become a mark.
     #[serde(rename = "h", skip_serializing_if = "is_default")]
     pub(in crate::parsers) held: String,
+    /// White space at the end of the reasoning so far, where that is trimmed.
+    #[serde(rename = "w", skip_serializing_if = "is_default")]
+    pub(in crate::parsers) blank: String,
     /// Opening marks that wait for a closing one, where tokens are counted between them.
     #[serde(rename = "d", skip_serializing_if = "is_default")]
     pub(in crate::parsers) depth: u32,
@@ -35,21 +39,27 @@ pub(in crate::parsers) struct ToolMemory {
     /// Text that may still become a mark.
     #[serde(rename = "h", skip_serializing_if = "is_default")]
     pub(in crate::parsers) held: String,
+    /// White space at the start of content, which a call would make nothing.
+    #[serde(rename = "w", skip_serializing_if = "is_default")]
+    pub(in crate::parsers) blank: String,
+    /// Content other than white space was said.
+    #[serde(rename = "s", skip_serializing_if = "is_default")]
+    pub(in crate::parsers) spoken: bool,
+    /// A call was begun.
+    #[serde(rename = "c", skip_serializing_if = "is_default")]
+    pub(in crate::parsers) called: bool,
+    /// A call is open.
+    #[serde(rename = "o", skip_serializing_if = "is_default")]
+    pub(in crate::parsers) open: bool,
+    /// The open call was announced, or found to be none.
+    #[serde(rename = "a", skip_serializing_if = "is_default")]
+    pub(in crate::parsers) announced: bool,
+    /// The name being read.
+    #[serde(rename = "n", skip_serializing_if = "is_default")]
+    pub(in crate::parsers) name: String,
     /// Where the body of the open call stands.
     #[serde(rename = "b", skip_serializing_if = "is_default")]
     pub(in crate::parsers) body: BodyMemory,
-}
-
-/// Where the body of a call stands.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(in crate::parsers) enum BodyMemory {
-    /// No call is open.
-    #[default]
-    #[serde(rename = "n")]
-    None,
-    /// In a call that is one JSON object.
-    #[serde(rename = "j")]
-    JsonCall(JsonCallMemory),
 }
 
 /// Leaves defaults out of the stored form.

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use crate::parsers::python::quote_into;
 use crate::parsers::{Context, Events, ToolChoice, ids};
 
 /// The sink of one chunk.
@@ -13,6 +14,8 @@ pub(in crate::parsers) struct Output<'a> {
     pub(in crate::parsers) calls: &'a mut usize,
     /// Present where a whole answer is made.
     pub(in crate::parsers) record: Option<&'a mut Record>,
+    /// The model numbers its calls.
+    pub(in crate::parsers) numbered: bool,
 }
 
 /// The raw text of the tool half and where calls stand in it.
@@ -21,15 +24,24 @@ pub(in crate::parsers) struct Record {
     text: String,
     bodies: Vec<Range<usize>>,
     open: Option<usize>,
+    /// Calls, dropped ones included.
+    found: usize,
+    /// How much content was said before the first call.
+    content_before_calls: Option<usize>,
+    /// Per call that was cut: how much of its arguments a whole answer keeps, and what closes them.
+    cuts: Vec<Option<(usize, String)>>,
+}
+
+/// What the id of a call looks like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::parsers) enum Ids {
+    /// Random, whatever the model.
+    Random,
+    /// Random, but `functions.NAME:INDEX` for models that number their calls.
+    OfModel,
 }
 
 impl Output<'_> {
-    /// Says reasoning (dialects whose halves are fused).
-    #[allow(dead_code)]
-    pub(in crate::parsers) fn reasoning(&mut self, text: &str) {
-        self.events.push_reasoning(text);
-    }
-
     /// Says content, unless there is none.
     pub(in crate::parsers) fn content(&mut self, text: &str) {
         if !text.is_empty() {
@@ -38,7 +50,12 @@ impl Output<'_> {
     }
 
     /// Begins a call.
-    pub(in crate::parsers) fn call(&mut self, name: &str) {
+    pub(in crate::parsers) fn call(&mut self, name: &str, ids: Ids) {
+        if let Some(record) = &mut self.record {
+            record.found += 1;
+            let said = self.events.content().map_or(0, str::len);
+            record.content_before_calls.get_or_insert(said);
+        }
         if self.drops_calls() {
             return;
         }
@@ -47,15 +64,31 @@ impl Output<'_> {
         if self.hides(index) {
             return;
         }
-        let id = ids::random(self.context.id_seed, index);
+        let id = match ids {
+            Ids::OfModel if self.numbered => ids::numbered(name, self.context.history_tool_calls + index),
+            Ids::OfModel | Ids::Random => ids::random(self.context.id_seed, index),
+        };
         self.events.push_call(index, &id, name);
     }
 
     /// Adds to the arguments of the call begun last, unless there is nothing to add.
     pub(in crate::parsers) fn arguments(&mut self, text: &str) {
-        let Some(index) = self.calls.checked_sub(1) else { return };
-        if !text.is_empty() && !self.drops_calls() && !self.hides(index) {
+        if !text.is_empty() {
+            self.even_empty_arguments(text);
+        }
+    }
+
+    /// Adds to the arguments of the call begun last; empty text is sent as such.
+    pub(in crate::parsers) fn even_empty_arguments(&mut self, text: &str) {
+        if let Some(index) = self.open_call() {
             self.events.push_arguments(index, text);
+        }
+    }
+
+    /// Adds text to the arguments as it stands inside a JSON string.
+    pub(in crate::parsers) fn quoted(&mut self, text: &str) {
+        if let Some(index) = self.open_call().filter(|_| !text.is_empty()) {
+            self.events.push_arguments_with(index, |out| quote_into(text, out));
         }
     }
 
@@ -82,6 +115,28 @@ impl Output<'_> {
         }
     }
 
+    /// Notes that a whole answer would close the arguments here, with `end`, if the call were cut now.
+    pub(in crate::parsers) fn note_cut(&mut self, end: &str) {
+        let Some(index) = self.open_call() else { return };
+        let len = self.events.arguments_len(index);
+        if let Some(record) = &mut self.record {
+            record.cuts.resize(record.cuts.len().max(index + 1), None);
+            record.cuts[index] = Some((len, end.to_owned()));
+        }
+    }
+
+    /// Notes that the arguments ended well.
+    pub(in crate::parsers) fn note_uncut(&mut self) {
+        let Some(index) = self.open_call() else { return };
+        if let Some(cut) = self.record.as_mut().and_then(|record| record.cuts.get_mut(index)) {
+            *cut = None;
+        }
+    }
+
+    fn open_call(&self) -> Option<usize> {
+        self.calls.checked_sub(1).filter(|index| !self.drops_calls() && !self.hides(*index))
+    }
+
     /// `tool_choice: null` reads like `auto` and then drops the calls.
     fn drops_calls(&self) -> bool {
         matches!(self.context.tool_choice, ToolChoice::Null | ToolChoice::None)
@@ -99,8 +154,30 @@ impl Record {
         &self.text
     }
 
+    /// Content without the white space that is all there is after the first call.
+    pub(in crate::parsers) fn without_blank_after_calls(&self, content: String) -> String {
+        let before = self.content_before_calls.and_then(|len| content.split_at_checked(len));
+        match before {
+            Some((before, after)) if after.trim().is_empty() => before.to_owned(),
+            _ => content,
+        }
+    }
+
+    /// True where there were calls, dropped ones included.
+    pub(in crate::parsers) fn found_calls(&self) -> bool {
+        self.found > 0
+    }
+
     /// The raw bodies of the calls.
     pub(in crate::parsers) fn bodies(&self) -> impl Iterator<Item = &str> {
         self.bodies.iter().map(|range| self.text.get(range.clone()).unwrap_or_default())
+    }
+
+    /// The arguments of a call as a whole answer has them: closed where they were cut.
+    pub(in crate::parsers) fn closed(&self, index: usize, arguments: &str) -> String {
+        match self.cuts.get(index) {
+            Some(Some((len, end))) => arguments.get(..*len).unwrap_or_default().to_owned() + end,
+            _ => arguments.to_owned(),
+        }
     }
 }

@@ -2,8 +2,8 @@
 
 use super::marks::LOOKALIKE;
 use super::scan::{Found, Literals, MarkId};
-use super::{By, Marks, Piece, ReadReasoning, ReasoningMemory};
-use crate::parsers::{Context, Token, Vocabulary};
+use super::{By, Marks, Piece, ReadReasoning, ReasoningMemory, Setup};
+use crate::parsers::{Context, Token};
 
 /// How a reply begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,16 +52,22 @@ pub(in crate::parsers) struct Thinking {
     pub(in crate::parsers) turns: &'static [&'static str],
     /// An empty `reasoning` is sent for tokens without text.
     pub(in crate::parsers) says_empty: bool,
+    /// White space at the end of the reasoning is dropped.
+    pub(in crate::parsers) trims: bool,
     /// A whole answer has an empty string, not null, where there is no reasoning.
     pub(in crate::parsers) empty_whole: bool,
 }
+
+/// White space at the end of reasoning that is kept back at most.
+const MAX_BLANK: usize = 1024;
 
 const OPEN: MarkId = 0;
 const CLOSE: MarkId = 1;
 
 impl Thinking {
     /// Looks the marks up in a vocabulary.
-    pub(in crate::parsers) fn compile(&'static self, vocabulary: &Vocabulary) -> Box<dyn ReadReasoning> {
+    pub(in crate::parsers) fn compile(&'static self, setup: &Setup<'_>) -> Box<dyn ReadReasoning> {
+        let vocabulary = setup.vocabulary;
         let mut list = vec![(self.open, By::Token), (self.close, By::Token)];
         list.extend(self.calls.iter().map(|mark| (*mark, By::Token)));
         let mut marks = Marks::new(&list, vocabulary);
@@ -142,6 +148,10 @@ impl ReadReasoning for Compiled {
         self.thinking.says_empty && !matches!(chunk, [token] if is_mark(token))
     }
 
+    fn is_engine(&self) -> bool {
+        self.thinking.words.is_some()
+    }
+
     fn whole(&self, memory: &ReasoningMemory, reasoning: String, rest: String) -> (Option<String>, Option<String>) {
         let _ = memory;
         let keep = |text: String, empty: bool| (empty || !text.is_empty()).then_some(text);
@@ -153,9 +163,26 @@ impl Compiled {
     fn plain(&self, memory: &mut ReasoningMemory, token: Token<'_>, say: &mut dyn FnMut(Piece<'_>)) {
         let literals = if memory.inside { &self.inside } else { &self.outside };
         if memory.held.is_empty() && literals.find(token.text, false) == Found::Nothing {
-            return say(if memory.inside { Piece::Reasoning(token.text) } else { Piece::Rest(token) });
+            return self.say(memory, token, say);
         }
         self.text(memory, token.text, false, say);
+    }
+
+    fn say(&self, memory: &mut ReasoningMemory, token: Token<'_>, say: &mut dyn FnMut(Piece<'_>)) {
+        if !memory.inside {
+            return say(Piece::Rest(token));
+        }
+        if !self.thinking.trims {
+            return say(Piece::Reasoning(token.text));
+        }
+        let solid = token.text.trim_end();
+        if !solid.is_empty() {
+            say(Piece::Reasoning(&std::mem::take(&mut memory.blank)));
+            say(Piece::Reasoning(solid));
+        }
+        if memory.blank.len() < MAX_BLANK {
+            memory.blank.push_str(token.text.split_at(solid.len()).1);
+        }
     }
 
     /// Reads text that may hold marks.
@@ -172,8 +199,7 @@ impl Compiled {
             };
             let (plain, after) = rest.split_at(at);
             if !plain.is_empty() {
-                let token = Token { id: None, text: plain };
-                say(if memory.inside { Piece::Reasoning(plain) } else { Piece::Rest(token) });
+                self.say(memory, Token { id: None, text: plain }, say);
             }
             let Some(mark) = mark else {
                 memory.held.push_str(after);
@@ -188,10 +214,10 @@ impl Compiled {
     fn mark(&self, memory: &mut ReasoningMemory, mark: MarkId, token: Token<'_>, say: &mut dyn FnMut(Piece<'_>)) {
         match (memory.inside, mark) {
             (true, OPEN) if !memory.opened => memory.opened = true,
-            (true, OPEN) if self.thinking.stray == Stray::Text => say(Piece::Reasoning(token.text)),
+            (true, OPEN) if self.thinking.stray == Stray::Text => self.say(memory, token, say),
             (true, OPEN) => {}
             (true, CLOSE) => memory.inside = false,
-            (true, LOOKALIKE) => say(Piece::Reasoning(token.text)),
+            (true, LOOKALIKE) => self.say(memory, token, say),
             (true, _) => {
                 memory.inside = false;
                 say(Piece::Rest(token));

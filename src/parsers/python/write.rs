@@ -45,7 +45,7 @@ fn write(value: &Json, out: &mut String) {
 }
 
 /// Appends `text` as it stands between the quotes of a JSON string.
-fn quote_into(text: &str, out: &mut String) {
+pub(in crate::parsers) fn quote_into(text: &str, out: &mut String) {
     for char in text.chars() {
         match char {
             '"' => out.push_str("\\\""),

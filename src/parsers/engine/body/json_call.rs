@@ -6,8 +6,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Output;
-use super::memory::is_default;
+use super::super::memory::is_default;
+use super::super::{Ids, Output};
 use crate::parsers::python;
 
 /// A call longer than this without a name is none: it becomes content.
@@ -21,6 +21,29 @@ const MAX_BLANK: usize = 1024;
 pub(in crate::parsers) struct JsonCall {
     pub(in crate::parsers) name: &'static str,
     pub(in crate::parsers) arguments: &'static [&'static str],
+    pub(in crate::parsers) ids: Ids,
+    /// The call begins with its arguments, not already with its name.
+    pub(in crate::parsers) waits_for_arguments: bool,
+    /// White space at the end of the arguments so far waits for what follows.
+    pub(in crate::parsers) holds_blank: bool,
+    /// A call without a name is given back as content.
+    pub(in crate::parsers) gives_back: bool,
+}
+
+impl JsonCall {
+    /// Inside markup: begun by its name, given back if it has none.
+    pub(in crate::parsers) const MARKED: Self = Self {
+        name: "name",
+        arguments: &["arguments"],
+        ids: Ids::Random,
+        waits_for_arguments: false,
+        holds_blank: true,
+        gives_back: true,
+    };
+
+    /// Under a grammar: begun by its arguments.
+    pub(in crate::parsers) const STRICT: Self =
+        Self { waits_for_arguments: true, holds_blank: false, gives_back: false, ..Self::MARKED };
 }
 
 /// Where the object stands.
@@ -39,8 +62,12 @@ pub(in crate::parsers) struct JsonCallMemory {
     /// The key or the name being read, as it is spelled.
     #[serde(rename = "w", skip_serializing_if = "is_default")]
     word: String,
+    /// The name, until the call is begun.
+    #[serde(rename = "f", skip_serializing_if = "is_default")]
+    function: String,
+    /// The call was begun.
     #[serde(rename = "n", skip_serializing_if = "is_default")]
-    named: bool,
+    begun: bool,
     /// Everything since the call began, until it has a name.
     #[serde(rename = "r", skip_serializing_if = "is_default")]
     raw: String,
@@ -82,9 +109,12 @@ enum Place {
     /// After a value.
     #[serde(rename = "t")]
     After,
-    /// After the object, or after what is no object: nothing more is read.
+    /// After the object.
     #[serde(rename = "e")]
     End,
+    /// What was read is no such object: nothing more is read.
+    #[serde(rename = "x")]
+    Bad,
 }
 
 impl JsonCallMemory {
@@ -92,42 +122,54 @@ impl JsonCallMemory {
     pub(in crate::parsers) fn begin(mark: &str) -> Self {
         Self { raw: mark.to_owned(), ..Self::default() }
     }
+
+    /// The object is complete.
+    pub(in crate::parsers) fn is_closed(&self) -> bool {
+        self.place == Place::End
+    }
 }
 
 impl JsonCall {
-    /// Reads more of the object.
-    pub(in crate::parsers) fn read(&self, memory: &mut JsonCallMemory, text: &str, out: &mut Output<'_>) {
-        if !memory.named {
+    /// Reads more of the object; returns what it did not read, because it follows the object or what is no object.
+    pub(in crate::parsers) fn read<'t>(
+        &self,
+        memory: &mut JsonCallMemory,
+        text: &'t str,
+        out: &mut Output<'_>,
+    ) -> &'t str {
+        if !memory.begun && self.gives_back {
             memory.raw.push_str(text);
         }
         let mut rest = text;
-        while !rest.is_empty() && memory.place != Place::End {
+        while !rest.is_empty() && !matches!(memory.place, Place::End | Place::Bad) {
             rest = match memory.place {
-                Place::InKey => self.word(memory, rest, out),
-                Place::Name => self.word(memory, rest, out),
-                Place::Arguments => arguments(memory, rest, out),
+                Place::InKey | Place::Name => self.word(memory, rest, out),
+                Place::Arguments => self.read_arguments(memory, rest, out),
                 Place::Skip => rest.split_at(value_end(memory, rest)).1,
-                _ => self.structure(memory, rest),
+                _ => self.structure(memory, rest, out),
             };
         }
-        if memory.raw.len() > MAX_UNNAMED {
-            out.content(&memory.raw);
-            memory.raw.clear();
-            memory.early.clear();
-            memory.place = Place::End;
+        if memory.raw.len().max(memory.early.len()) > MAX_UNNAMED {
+            self.give_back(memory, out);
+            *memory = JsonCallMemory { place: Place::Bad, ..JsonCallMemory::default() };
         }
+        rest
     }
 
-    /// The call ends. Without a name it was none, and its text is content.
+    /// The call ends. Without a name it was none.
     pub(in crate::parsers) fn end(&self, memory: &JsonCallMemory, mark: &str, out: &mut Output<'_>) {
-        if !memory.named {
-            out.content(&memory.raw);
+        if !memory.begun && !memory.raw.is_empty() {
+            self.give_back(memory, out);
             out.content(mark);
         }
     }
 
+    fn give_back(&self, memory: &JsonCallMemory, out: &mut Output<'_>) {
+        out.content(&memory.raw);
+    }
+
     /// Reads one character between keys and values.
-    fn structure<'t>(&self, memory: &mut JsonCallMemory, text: &'t str) -> &'t str {
+    fn structure<'t>(&self, memory: &mut JsonCallMemory, text: &'t str, out: &mut Output<'_>) -> &'t str {
         let mut chars = text.chars();
         let Some(char) = chars.next() else { return text };
         if matches!(char, ' ' | '\t' | '\n' | '\r') {
@@ -139,22 +181,57 @@ impl JsonCall {
             (Place::Key | Place::After, '}') => Place::End,
             (Place::After, ',') => Place::Key,
             (Place::Colon, ':') => Place::Value,
-            (Place::Value, _) => return self.value(memory, char, text),
-            _ => Place::End,
+            (Place::Value, _) => return self.value(memory, char, text, out),
+            _ => Place::Bad,
         };
         chars.as_str()
     }
 
-    fn value<'t>(&self, memory: &mut JsonCallMemory, first: char, text: &'t str) -> &'t str {
+    fn value<'t>(&self, memory: &mut JsonCallMemory, first: char, text: &'t str, out: &mut Output<'_>) -> &'t str {
         let key = std::mem::take(&mut memory.word);
         (memory.depth, memory.in_string, memory.escaped) = (0, false, false);
-        if key == self.name && !memory.named && first == '"' {
+        let unnamed = !memory.begun && memory.function.is_empty();
+        if key == self.name && unnamed && first == '"' {
             memory.place = Place::Name;
             return text.strip_prefix('"').unwrap_or(text);
         }
-        let arguments = self.arguments.contains(&key.as_str());
-        memory.place = if arguments { Place::Arguments } else { Place::Skip };
+        memory.place = Place::Skip;
+        if self.arguments.contains(&key.as_str()) {
+            memory.place = Place::Arguments;
+            self.begin(memory, out);
+        }
         text
+    }
+
+    /// The call begins, if its name is known.
+    fn begin(&self, memory: &mut JsonCallMemory, out: &mut Output<'_>) {
+        if memory.begun || memory.function.is_empty() {
+            return;
+        }
+        memory.begun = true;
+        memory.raw = String::new();
+        out.call(&std::mem::take(&mut memory.function), self.ids);
+        out.arguments(&std::mem::take(&mut memory.early));
+    }
+
+    /// Reads arguments and passes them on.
+    fn read_arguments<'t>(&self, memory: &mut JsonCallMemory, text: &'t str, out: &mut Output<'_>) -> &'t str {
+        let (value, rest) = text.split_at(value_end(memory, text));
+        let solid = if self.holds_blank { value.trim_end() } else { value };
+        if !solid.is_empty() {
+            let blank = std::mem::take(&mut memory.blank);
+            say(memory, &blank, out);
+            say(memory, solid, out);
+        }
+        let (_, blank) = value.split_at(solid.len());
+        memory.blank.push_str(blank);
+        if memory.place != Place::Arguments {
+            memory.blank.clear();
+        } else if memory.blank.len() > MAX_BLANK {
+            let blank = std::mem::take(&mut memory.blank);
+            say(memory, &blank, out);
+        }
+        rest
     }
 
     /// Reads a key or the name up to its closing quote.
@@ -178,46 +255,17 @@ impl JsonCall {
             memory.place = Place::Colon;
         } else {
             memory.place = Place::After;
-            named(memory, out);
+            memory.function = unquoted(&std::mem::take(&mut memory.word));
+            if !self.waits_for_arguments || !memory.early.is_empty() {
+                self.begin(memory, out);
+            }
         }
         rest.strip_prefix('"').unwrap_or(rest)
     }
 }
 
-/// The name is complete: the call begins.
-fn named(memory: &mut JsonCallMemory, out: &mut Output<'_>) {
-    let name = unquoted(&std::mem::take(&mut memory.word));
-    if name.is_empty() {
-        return;
-    }
-    memory.named = true;
-    memory.raw = String::new();
-    out.call(&name);
-    out.arguments(&std::mem::take(&mut memory.early));
-}
-
-/// Reads arguments and passes them on.
-fn arguments<'t>(memory: &mut JsonCallMemory, text: &'t str, out: &mut Output<'_>) -> &'t str {
-    let (value, rest) = text.split_at(value_end(memory, text));
-    let solid = value.trim_end();
-    if !solid.is_empty() {
-        let blank = std::mem::take(&mut memory.blank);
-        say(memory, &blank, out);
-        say(memory, solid, out);
-    }
-    let (_, blank) = value.split_at(solid.len());
-    memory.blank.push_str(blank);
-    if memory.place != Place::Arguments {
-        memory.blank.clear();
-    } else if memory.blank.len() > MAX_BLANK {
-        let blank = std::mem::take(&mut memory.blank);
-        say(memory, &blank, out);
-    }
-    rest
-}
-
 fn say(memory: &mut JsonCallMemory, text: &str, out: &mut Output<'_>) {
-    if memory.named {
+    if memory.begun {
         out.arguments(text);
     } else {
         memory.early.push_str(text);

@@ -1,0 +1,27 @@
+//! Nemotron 3's reasoning.
+//!
+//! ```text
+//! <think>
+//! The user wants the weather.
+//! </think>
+//!
+//! It is sunny.
+//! ```
+//!
+//! Emitted by NVIDIA's Nemotron 3. As Qwen3's ([`qwen3`]), but white space at the end of the reasoning is dropped, and with
+//! thinking switched off, or `force_nonempty_content`, a reply that has only reasoning has it as content.
+
+use super::super::engine::Thinking;
+use super::super::registry::Definition;
+use super::qwen3;
+
+pub(in crate::parsers) static DIALECT: Definition = Definition {
+    tool_names: &[],
+    reasoning_names: &["nemotron_v3"],
+    families: "Nemotron 3",
+    needs: &[],
+    tools: None,
+    reasoning: Some(|setup| THINKING.compile(setup)),
+};
+
+static THINKING: Thinking = Thinking { trims: true, ..qwen3::THINKING };

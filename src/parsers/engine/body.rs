@@ -1,0 +1,82 @@
+//! How the body of a call is read, whatever marks stand around it.
+
+mod json_call;
+mod json_list;
+mod params;
+
+pub(in crate::parsers) use json_call::{JsonCall, JsonCallMemory};
+pub(in crate::parsers) use json_list::{JsonList, JsonListMemory};
+pub(in crate::parsers) use params::{Params, ParamsMemory, Tag};
+
+use serde::{Deserialize, Serialize};
+
+use super::Output;
+
+/// How the body of a call is read.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::parsers) enum Body {
+    /// One JSON object with the name and the arguments.
+    JsonCall(JsonCall),
+    /// Parameters between tags, typed by the tool's schema.
+    Params(Params),
+}
+
+/// Where the body of a call stands.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(in crate::parsers) enum BodyMemory {
+    /// No call is open, or one that nobody shall see.
+    #[default]
+    #[serde(rename = "n")]
+    None,
+    /// In a JSON object.
+    #[serde(rename = "j")]
+    JsonCall(Box<JsonCallMemory>),
+    /// In a list of JSON objects.
+    #[serde(rename = "l")]
+    JsonList(Box<JsonListMemory>),
+    /// Among parameters.
+    #[serde(rename = "p")]
+    Params(Box<ParamsMemory>),
+}
+
+impl Body {
+    /// True where the name stands in the body, not before it.
+    pub(super) fn names_itself(&self) -> bool {
+        matches!(self, Self::JsonCall(_))
+    }
+
+    /// A call that this mark begins.
+    pub(super) fn begin(&self, mark: &str) -> BodyMemory {
+        match self {
+            Self::JsonCall(_) => BodyMemory::JsonCall(Box::new(JsonCallMemory::begin(mark))),
+            Self::Params(_) => BodyMemory::Params(Box::default()),
+        }
+    }
+
+    /// The name has been read.
+    pub(super) fn named(&self, memory: &mut BodyMemory, name: &str, _out: &mut Output<'_>) {
+        if let BodyMemory::Params(memory) = memory {
+            memory.named(name);
+        }
+    }
+
+    /// Reads more of it. A body that does not fit came from a stranger: nothing to read.
+    pub(super) fn read(&self, memory: &mut BodyMemory, text: &str, out: &mut Output<'_>) {
+        match (self, memory) {
+            (Self::JsonCall(body), BodyMemory::JsonCall(memory)) => {
+                body.read(memory, text, out);
+            }
+            (Self::Params(body), BodyMemory::Params(memory)) => body.read(memory, text, out),
+            _ => {}
+        }
+    }
+
+    /// The call ends, by this mark or at the end of the reply.
+    pub(super) fn end(&self, memory: BodyMemory, mark: &str, out: &mut Output<'_>) {
+        match (self, memory) {
+            (Self::JsonCall(body), BodyMemory::JsonCall(memory)) => body.end(&memory, mark, out),
+            (Self::Params(body), BodyMemory::Params(memory)) => body.end(*memory, mark, out),
+            _ => {}
+        }
+    }
+}

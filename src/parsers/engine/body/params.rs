@@ -1,0 +1,238 @@
+//! Parameters between tags, `<parameter=city>Paris</parameter>`, made into JSON while they arrive.
+//!
+//! A value that the schema says is a string, and nothing else, goes out as it comes; the JSON stays open behind it until
+//! the next parameter or the end of the call. Any other value waits for its end, since only then is it known what it is,
+//! and its key waits with it: if the reply is cut before, the arguments can still be closed.
+
+use serde::{Deserialize, Serialize};
+
+use super::super::Output;
+use super::super::memory::is_default;
+use crate::parsers::python::{self, Json};
+use crate::parsers::schema::{self, Types};
+
+/// A tag longer than this is none.
+const MAX_TAG: usize = 1024;
+
+/// A value that waits and is longer than this goes out as a string.
+const MAX_WAITING: usize = 256 * 1024;
+
+/// The tags of a dialect.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::parsers) struct Params {
+    /// What stands at the start of a text that begins with `<`.
+    pub(in crate::parsers) tag: fn(&str) -> Tag<'_>,
+    /// One line break after the opening tag and one before the closing tag belong to the tags.
+    pub(in crate::parsers) trims_newlines: bool,
+}
+
+/// What stands at the start of a text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::parsers) enum Tag<'t> {
+    /// Plain text.
+    None,
+    /// What may become a tag.
+    Maybe,
+    /// A parameter begins.
+    Open { len: usize, key: &'t str },
+    /// A parameter ends.
+    Close { len: usize },
+}
+
+/// Where the parameters stand.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(in crate::parsers) struct ParamsMemory {
+    /// The function.
+    #[serde(rename = "f", skip_serializing_if = "is_default")]
+    function: String,
+    #[serde(rename = "p", skip_serializing_if = "is_default")]
+    place: Place,
+    /// Text that may still become a tag.
+    #[serde(rename = "h", skip_serializing_if = "is_default")]
+    held: String,
+    /// The parameter being read.
+    #[serde(rename = "k", skip_serializing_if = "is_default")]
+    key: String,
+    /// Its value so far, where it waits for its end.
+    #[serde(rename = "v", skip_serializing_if = "is_default")]
+    value: String,
+    /// A line break that may belong to the closing tag.
+    #[serde(rename = "l", skip_serializing_if = "is_default")]
+    newline: bool,
+    /// Text of the value was read.
+    #[serde(rename = "s", skip_serializing_if = "is_default")]
+    started: bool,
+    /// What the JSON lacks behind the last value.
+    #[serde(rename = "q", skip_serializing_if = "is_default")]
+    pending: String,
+    #[serde(rename = "n", skip_serializing_if = "is_default")]
+    count: usize,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+enum Place {
+    /// Between parameters.
+    #[default]
+    #[serde(rename = "o")]
+    Outside,
+    /// In a value that goes out as it comes.
+    #[serde(rename = "s")]
+    Streams,
+    /// In a value that waits for its end.
+    #[serde(rename = "w")]
+    Waits,
+}
+
+impl ParamsMemory {
+    pub(super) fn named(&mut self, function: &str) {
+        function.clone_into(&mut self.function);
+    }
+}
+
+impl Params {
+    pub(super) fn read(&self, memory: &mut ParamsMemory, text: &str, out: &mut Output<'_>) {
+        if memory.held.is_empty() {
+            let kept = self.pieces(memory, text, out);
+            memory.held.push_str(kept);
+            return;
+        }
+        let mut held = std::mem::take(&mut memory.held);
+        held.push_str(text);
+        let kept = self.pieces(memory, &held, out).len();
+        held.drain(..held.len() - kept);
+        memory.held = held;
+    }
+
+    /// The call ends, by this mark or at the end of the reply.
+    ///
+    /// At the end of the reply a value was cut if it is still open. One that waited is dropped with its key; one that
+    /// went out already stays open, and a whole answer drops it.
+    pub(super) fn end(&self, mut memory: ParamsMemory, mark: &str, out: &mut Output<'_>) {
+        let held = std::mem::take(&mut memory.held);
+        self.value(&mut memory, &held, out);
+        let cut = mark.is_empty();
+        match memory.place {
+            Place::Streams if cut => return,
+            Place::Waits if cut => {}
+            _ => self.close(&mut memory, out),
+        }
+        out.note_uncut();
+        out.arguments(if memory.count == 0 { "{" } else { &memory.pending });
+        out.arguments("}");
+    }
+
+    fn pieces<'t>(&self, memory: &mut ParamsMemory, mut text: &'t str, out: &mut Output<'_>) -> &'t str {
+        let mut from = 0;
+        while let Some(offset) = text.get(from..).and_then(|rest| rest.find('<')) {
+            let (before, rest) = text.split_at(from + offset);
+            let tag = (self.tag)(rest);
+            match tag {
+                Tag::None => from = before.len() + 1,
+                Tag::Maybe if rest.len() > MAX_TAG => from = before.len() + 1,
+                Tag::Maybe => {
+                    self.value(memory, before, out);
+                    return rest;
+                }
+                Tag::Open { len, .. } | Tag::Close { len } => {
+                    self.value(memory, before, out);
+                    self.close(memory, out);
+                    if let Tag::Open { key, .. } = tag {
+                        self.open(memory, key, out);
+                    }
+                    text = rest.split_at(len).1;
+                    from = 0;
+                }
+            }
+        }
+        self.value(memory, text, out);
+        ""
+    }
+
+    fn open(&self, memory: &mut ParamsMemory, key: &str, out: &mut Output<'_>) {
+        key.clone_into(&mut memory.key);
+        (memory.started, memory.newline) = (false, false);
+        memory.place = Place::Waits;
+        if types(memory, key, out).is_none_or(|types| types.only_string) {
+            self.stream(memory, out);
+        }
+    }
+
+    /// From here on the value goes out as it comes.
+    fn stream(&self, memory: &mut ParamsMemory, out: &mut Output<'_>) {
+        memory.place = Place::Streams;
+        let end = if memory.count == 0 { "{}" } else { "}" };
+        out.note_cut(&(memory.pending.clone() + end));
+        say_key(memory, out);
+        out.arguments("\"");
+        out.quoted(&std::mem::take(&mut memory.value));
+    }
+
+    fn value(&self, memory: &mut ParamsMemory, text: &str, out: &mut Output<'_>) {
+        if memory.place == Place::Outside || text.is_empty() {
+            return;
+        }
+        let mut text = text;
+        if self.trims_newlines {
+            if !memory.started {
+                text = text.strip_prefix('\n').unwrap_or(text);
+            } else if memory.newline {
+                self.say(memory, "\n", out);
+            }
+            let line = text.strip_suffix('\n');
+            memory.newline = line.is_some();
+            text = line.unwrap_or(text);
+        }
+        memory.started = true;
+        self.say(memory, text, out);
+    }
+
+    fn say(&self, memory: &mut ParamsMemory, text: &str, out: &mut Output<'_>) {
+        if memory.place == Place::Streams {
+            return out.quoted(text);
+        }
+        memory.value.push_str(text);
+        if memory.value.len() > MAX_WAITING {
+            self.stream(memory, out);
+        }
+    }
+
+    /// The value ends, if one is open. What closes a string in the JSON waits for what follows.
+    fn close(&self, memory: &mut ParamsMemory, out: &mut Output<'_>) {
+        match memory.place {
+            Place::Outside => return,
+            Place::Streams => memory.pending.push('"'),
+            Place::Waits => {
+                let value = std::mem::take(&mut memory.value);
+                let typed = match types_in_schema(memory, &memory.key, out) {
+                    Some(types) => schema::coerce(&value, types),
+                    None => Json::Str(value),
+                };
+                say_key(memory, out);
+                out.arguments(&python::dumps(&typed));
+            }
+        }
+        memory.newline = false;
+        memory.place = Place::Outside;
+    }
+}
+
+fn say_key(memory: &mut ParamsMemory, out: &mut Output<'_>) {
+    out.arguments(&std::mem::take(&mut memory.pending));
+    out.arguments(if memory.count == 0 { "{\"" } else { ", \"" });
+    out.quoted(&memory.key);
+    out.arguments("\": ");
+    memory.count += 1;
+}
+
+/// The types of a parameter; `None` where the function has no schema, so that every value is a string.
+fn types(memory: &ParamsMemory, key: &str, out: &Output<'_>) -> Option<Types> {
+    let properties = schema::properties(&out.context.tools, &memory.function)?;
+    Some(properties.get(key).filter(|schema| schema.is_object()).map_or(Types::UNKNOWN, Types::of))
+}
+
+/// The types of a parameter that the schema has.
+fn types_in_schema(memory: &ParamsMemory, key: &str, out: &Output<'_>) -> Option<Types> {
+    let properties = schema::properties(&out.context.tools, &memory.function)?;
+    properties.get(key).filter(|schema| schema.is_object()).map(Types::of)
+}

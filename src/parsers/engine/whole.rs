@@ -1,0 +1,25 @@
+//! What vLLM's engine does only in whole answers.
+
+use super::Record;
+use crate::parsers::message::Answer;
+use crate::parsers::{Context, python};
+
+/// Arguments of a call that was cut are closed, and content beside calls loses the white space at its edges.
+pub(in crate::parsers) fn trimmed(context: &Context, record: &Record, said: Answer) -> Answer {
+    let mut said = untrimmed(context, record, said);
+    let unasked = context.tools.is_empty() && record.found_calls();
+    if !said.calls.is_empty() || unasked {
+        said.content = said.content.trim().to_owned();
+    }
+    said
+}
+
+/// Arguments of a call that was cut are closed, and white space after the calls is dropped.
+pub(in crate::parsers) fn untrimmed(_context: &Context, record: &Record, mut said: Answer) -> Answer {
+    for (index, call) in said.calls.iter_mut().enumerate() {
+        let closed = record.closed(index, &call.arguments);
+        call.arguments = python::loads(&closed).map_or(closed, |value| python::dumps(&value));
+    }
+    said.content = record.without_blank_after_calls(said.content);
+    said
+}
