@@ -1,6 +1,6 @@
 //! Settings: the YAML file, environment variables and flags, merged and checked.
 //!
-//! In: [`file::File`] from YAML, [`ServeOptions`](crate::cli::serve) from flags and the environment. Out: [`Settings`].
+//! In: [`file::File`] from YAML, over which the command line lays flags and environment. Out: [`Settings`].
 //! A flag wins over an environment variable, which wins over the file.
 
 pub mod file;

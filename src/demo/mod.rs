@@ -17,7 +17,7 @@ use clap::Args;
 use tokio::runtime::Runtime;
 
 use crate::app::{App, StartError};
-use crate::cli::serve::ServeArgs;
+use crate::config::file::{EngineFile, File, ModelFile};
 use crate::sim::{self, Sim};
 use model::Model;
 
@@ -62,7 +62,7 @@ const ITL: Duration = Duration::from_millis(30);
 pub fn run(runtime: &Runtime, options: &Options, stop: impl Future<Output = ()>) -> Result<(), DemoError> {
     let model = Model::write()?;
     let engine = runtime.block_on(Sim::bind(engine_options()))?;
-    let app = App::load(couplet_flags(&model, &engine, options.port).settings().map_err(StartError::from)?)?;
+    let app = App::load(couplet_settings(&model, &engine, options.port).check().map_err(StartError::from)?)?;
     runtime.block_on(async {
         let listener = app.listen().await?;
         let base = format!("http://{}", listener.local_addr()?);
@@ -99,16 +99,15 @@ fn engine_options() -> sim::Options {
     }
 }
 
-fn couplet_flags(model: &Model, engine: &Sim, port: u16) -> ServeArgs {
-    ServeArgs {
+fn couplet_settings(model: &Model, engine: &Sim, port: u16) -> File {
+    let tiny = ModelFile {
         model: Some(model.dir().display().to_string()),
         served_model_name: vec![model::NAME.to_owned()],
-        engine: vec![format!("http://{}", engine.address())],
-        host: Some(LOOPBACK.to_string()),
-        port: Some(port),
+        engines: vec![EngineFile { url: format!("http://{}", engine.address()) }],
         tool_call_parser: Some("hermes".to_owned()),
         reasoning_parser: Some("qwen3".to_owned()),
         enable_auto_tool_choice: Some(true),
-        ..ServeArgs::default()
-    }
+        ..ModelFile::default()
+    };
+    File { host: Some(LOOPBACK.to_string()), port: Some(port), models: vec![tiny], ..File::default() }
 }
