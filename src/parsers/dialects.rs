@@ -9,5 +9,3 @@ pub(super) mod qwen3_coder;
 pub(super) mod seed_oss;
 pub(super) mod step3p5;
 pub(super) mod step5;
-
-mod tags;

@@ -19,7 +19,7 @@ mod scan;
 mod thinking;
 pub(super) mod whole;
 
-pub(super) use body::{Body, JsonCall, Params, Tag};
+pub(super) use body::{Body, JsonCall, Params, Tag, tags};
 pub(super) use forced::{Named, Required};
 pub(super) use grammar::{Act, Blank, Grammar, Manners, Mode, Move, on};
 pub(super) use marks::{By, Marks};
@@ -78,8 +78,8 @@ pub(super) trait ReadReasoning: Debug + Send + Sync {
     }
 
     /// What a whole answer makes of the reasoning and of the text left over.
-    fn whole(&self, memory: &ReasoningMemory, reasoning: String, rest: String) -> (Option<String>, Option<String>) {
-        let _ = memory;
+    fn whole(&self, context: &Context, reasoning: String, rest: String) -> (Option<String>, Option<String>) {
+        let _ = context;
         let some = |text: String| (!text.is_empty()).then_some(text);
         (some(reasoning), some(rest))
     }

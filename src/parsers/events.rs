@@ -45,6 +45,7 @@ pub struct Events {
     content: Text,
     call_text: String,
     joined: bool,
+    given_back: usize,
     calls: Vec<Item>,
 }
 
@@ -55,6 +56,7 @@ impl Events {
         self.content.clear();
         self.call_text.clear();
         self.calls.clear();
+        self.given_back = 0;
     }
 
     /// True where nothing was emitted, not even empty text.
@@ -80,6 +82,11 @@ impl Events {
             head: item.head.as_ref().map(|(id, name)| (self.get(id), self.get(name))),
             arguments: item.arguments.as_ref().map(|range| self.get(range)),
         })
+    }
+
+    /// How often what looked like a call was given back as content.
+    pub fn given_back(&self) -> usize {
+        self.given_back
     }
 
     /// Everything: reasoning, content, then the calls.
@@ -124,6 +131,11 @@ impl Events {
         if !text.is_empty() {
             self.push_reasoning(text);
         }
+    }
+
+    /// Notes that what looked like a call was given back as content.
+    pub(super) fn push_given_back(&mut self) {
+        self.given_back += 1;
     }
 
     /// Begins a call.

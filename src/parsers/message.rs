@@ -13,6 +13,8 @@ pub struct Message {
     pub tool_calls: Vec<ToolCall>,
     /// Tokens of reasoning, for `usage.completion_tokens_details`.
     pub reasoning_tokens: usize,
+    /// What looked like a call and was given back as content.
+    pub given_back: bool,
 }
 
 /// One whole call.
@@ -31,12 +33,15 @@ pub struct ToolCall {
 pub(super) struct Answer {
     pub(super) content: String,
     pub(super) calls: Vec<ToolCall>,
+    /// What looked like a call is content after all.
+    pub(super) given_back: bool,
 }
 
 impl Answer {
     /// Folds events.
     pub(super) fn of(events: &Events) -> Self {
-        let mut answer = Self { content: events.content().unwrap_or_default().to_owned(), calls: Vec::new() };
+        let content = events.content().unwrap_or_default().to_owned();
+        let mut answer = Self { content, calls: Vec::new(), given_back: events.given_back() > 0 };
         for delta in events.calls() {
             if let Some((id, name)) = delta.head {
                 answer.calls.push(ToolCall { id: id.to_owned(), name: name.to_owned(), arguments: String::new() });
@@ -58,6 +63,6 @@ impl Answer {
 
     /// The text itself: no call after all.
     pub(super) fn text(content: &str) -> Self {
-        Self { content: content.to_owned(), calls: Vec::new() }
+        Self { content: content.to_owned(), calls: Vec::new(), given_back: true }
     }
 }

@@ -75,6 +75,7 @@ impl Plan {
     /// Reads a whole reply.
     pub fn message(&self, tokens: &[Token<'_>]) -> Message {
         let (mut state, mut events, mut record) = (self.start(), Events::default(), Record::default());
+        state.reasoning.keeps = false;
         self.read(&mut state, tokens, &mut events, Some(&mut record));
         self.end(&mut state, &mut events, Some(&mut record));
         self.whole(&state, &events, &record)
@@ -158,16 +159,21 @@ impl Plan {
     fn whole(&self, state: &State, events: &Events, record: &Record) -> Message {
         let reasoning = events.reasoning().unwrap_or_default().to_owned();
         let (reasoning, rest) = match self.reasoning() {
-            Some(half) => half.whole(&state.reasoning, reasoning, record.text().to_owned()),
+            Some(half) => half.whole(&self.context, reasoning, record.text().to_owned()),
             None => (None, Some(record.text().to_owned())),
         };
-        let said = match self.tools() {
-            Some(half) => half.whole(&self.context, record, Answer::of(events)),
-            None => Answer::of(events),
-        };
+        let promoted = rest.as_deref().is_some_and(|rest| rest != record.text());
+        let mut said = Answer::of(events);
+        if self.context.tool_choice == ToolChoice::None && !self.context.tools.is_empty() {
+            said.calls.clear();
+        }
+        if let Some(half) = self.tools() {
+            said = half.whole(&self.context, record, said);
+        }
         let content = match self.calls {
             Calls::Named | Calls::Required => None,
-            _ if !said.calls.is_empty() => (!said.content.trim().is_empty()).then_some(said.content),
+            _ if !said.calls.is_empty() => Some(said.content).filter(|content| !content.trim().is_empty()),
+            _ if promoted => rest,
             // Where one half is not of vLLM's engine, markup that called nothing is given back.
             Calls::Native if !self.engine_only() => rest,
             _ => rest.and((!said.content.is_empty()).then_some(said.content)),
@@ -176,7 +182,13 @@ impl Plan {
             ToolChoice::Required | ToolChoice::Named(_) => Some(content.unwrap_or_default()),
             _ => content,
         };
-        Message { reasoning, content, tool_calls: said.calls, reasoning_tokens: state.reasoning_tokens() }
+        let (mut tool_calls, given_back) = (said.calls, said.given_back);
+        tool_calls.truncate(match self.context.tool_choice {
+            ToolChoice::None | ToolChoice::Null => 0,
+            _ if self.context.parallel_tool_calls => usize::MAX,
+            _ => 1,
+        });
+        Message { reasoning, content, tool_calls, reasoning_tokens: state.reasoning_tokens(), given_back }
     }
 
     fn engine_only(&self) -> bool {

@@ -3,7 +3,10 @@
 #![allow(clippy::unwrap_used, clippy::string_slice, reason = "a test stops at what it does not expect")]
 #![allow(clippy::print_stdout, reason = "scores are for people to read")]
 
+mod complete;
+mod fixture;
 mod golden;
+mod laws;
 mod model;
 mod replay;
 mod score;

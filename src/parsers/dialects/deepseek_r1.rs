@@ -30,5 +30,6 @@ pub(super) static THINKING: Thinking = Thinking {
     turns: &[],
     says_empty: true,
     trims: false,
+    promotes: |_| false,
     empty_whole: true,
 };

@@ -11,6 +11,9 @@
 //! Emitted by NVIDIA's Nemotron 3. As Qwen3's ([`qwen3`]), but white space at the end of the reasoning is dropped, and with
 //! thinking switched off, or `force_nonempty_content`, a reply that has only reasoning has it as content.
 
+use serde_json::Value;
+
+use super::super::Context;
 use super::super::engine::Thinking;
 use super::super::registry::Definition;
 use super::qwen3;
@@ -24,4 +27,9 @@ pub(in crate::parsers) static DIALECT: Definition = Definition {
     reasoning: Some(|setup| THINKING.compile(setup)),
 };
 
-static THINKING: Thinking = Thinking { trims: true, ..qwen3::THINKING };
+static THINKING: Thinking = Thinking { trims: true, promotes, ..qwen3::THINKING };
+
+pub(super) fn promotes(context: &Context) -> bool {
+    let is = |key: &str, value: bool| context.chat_template_kwargs.get(key) == Some(&Value::Bool(value));
+    is("enable_thinking", false) || is("force_nonempty_content", true)
+}

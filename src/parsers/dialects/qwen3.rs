@@ -35,6 +35,7 @@ pub(super) const THINKING: Thinking = Thinking {
     turns: &["<|im_start|>", "<|im_end|>"],
     says_empty: false,
     trims: false,
+    promotes: |_| false,
     empty_whole: false,
 };
 

@@ -16,9 +16,9 @@
 
 use super::super::engine::Act::{Begin, End, Text};
 use super::super::engine::Mode::{Between, Body as Args, Content, Name, Preamble};
+use super::super::engine::tags::{self, Part};
 use super::super::engine::{Body, By, Grammar, Manners, Move, Params, Tag, on, whole};
 use super::super::registry::Definition;
-use super::tags::{self, Part};
 
 pub(in crate::parsers) static DIALECT: Definition = Definition {
     tool_names: &["qwen3_coder", "qwen3_xml"],

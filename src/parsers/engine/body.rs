@@ -3,6 +3,7 @@
 mod json_call;
 mod json_list;
 mod params;
+pub(in crate::parsers) mod tags;
 
 pub(in crate::parsers) use json_call::{JsonCall, JsonCallMemory};
 pub(in crate::parsers) use json_list::{JsonList, JsonListMemory};

@@ -188,7 +188,9 @@ impl ReadTools for Compiled {
             self.end(memory, "", out);
         }
         let blank = std::mem::take(&mut memory.blank);
-        out.content(&blank);
+        if !memory.called {
+            out.content(&blank);
+        }
     }
 
     fn joins(&self) -> bool {
@@ -265,7 +267,6 @@ impl Compiled {
         if text.trim().is_empty() && memory.blank.len() < MAX_BLANK {
             return match self.grammar.manners.blank {
                 Blank::Held if memory.called => out.content(text),
-                Blank::Dropped if memory.called => {}
                 _ => memory.blank.push_str(text),
             };
         }

@@ -21,6 +21,12 @@ pub(in crate::parsers) struct ReasoningMemory {
     /// White space at the end of the reasoning so far, where that is trimmed.
     #[serde(rename = "w", skip_serializing_if = "is_default")]
     pub(in crate::parsers) blank: String,
+    /// Reasoning is kept, because it may have to become content.
+    #[serde(rename = "k", skip_serializing_if = "is_default")]
+    pub(in crate::parsers) keeps: bool,
+    /// Reasoning that was kept.
+    #[serde(rename = "r", skip_serializing_if = "is_default")]
+    pub(in crate::parsers) kept: String,
     /// Opening marks that wait for a closing one, where tokens are counted between them.
     #[serde(rename = "d", skip_serializing_if = "is_default")]
     pub(in crate::parsers) depth: u32,

@@ -24,8 +24,6 @@ pub(in crate::parsers) struct Record {
     text: String,
     bodies: Vec<Range<usize>>,
     open: Option<usize>,
-    /// Calls, dropped ones included.
-    found: usize,
     /// How much content was said before the first call.
     content_before_calls: Option<usize>,
     /// Per call that was cut: how much of its arguments a whole answer keeps, and what closes them.
@@ -52,7 +50,6 @@ impl Output<'_> {
     /// Begins a call.
     pub(in crate::parsers) fn call(&mut self, name: &str, ids: Ids) {
         if let Some(record) = &mut self.record {
-            record.found += 1;
             let said = self.events.content().map_or(0, str::len);
             record.content_before_calls.get_or_insert(said);
         }
@@ -60,12 +57,12 @@ impl Output<'_> {
             return;
         }
         let index = *self.calls;
-        *self.calls += 1;
+        *self.calls = self.calls.saturating_add(1);
         if self.hides(index) {
             return;
         }
         let id = match ids {
-            Ids::OfModel if self.numbered => ids::numbered(name, self.context.history_tool_calls + index),
+            Ids::OfModel if self.numbered => ids::numbered(name, self.context.history_tool_calls.saturating_add(index)),
             Ids::OfModel | Ids::Random => ids::random(self.context.id_seed, index),
         };
         self.events.push_call(index, &id, name);
@@ -137,14 +134,14 @@ impl Output<'_> {
         self.calls.checked_sub(1).filter(|index| !self.drops_calls() && !self.hides(*index))
     }
 
-    /// `tool_choice: null` reads like `auto` and then drops the calls.
+    /// `tool_choice: null` reads like `auto` and then drops the calls. A whole answer drops them only in the end.
     fn drops_calls(&self) -> bool {
-        matches!(self.context.tool_choice, ToolChoice::Null | ToolChoice::None)
+        self.record.is_none() && matches!(self.context.tool_choice, ToolChoice::Null | ToolChoice::None)
     }
 
-    /// `parallel_tool_calls: false` lets only the first call through.
+    /// `parallel_tool_calls: false` lets only the first call through. A whole answer hides the others only in the end.
     fn hides(&self, index: usize) -> bool {
-        !self.context.parallel_tool_calls && index > 0
+        self.record.is_none() && !self.context.parallel_tool_calls && index > 0
     }
 }
 
@@ -161,11 +158,6 @@ impl Record {
             Some((before, after)) if after.trim().is_empty() => before.to_owned(),
             _ => content,
         }
-    }
-
-    /// True where there were calls, dropped ones included.
-    pub(in crate::parsers) fn found_calls(&self) -> bool {
-        self.found > 0
     }
 
     /// The raw bodies of the calls.

@@ -54,12 +54,17 @@ pub(in crate::parsers) struct Thinking {
     pub(in crate::parsers) says_empty: bool,
     /// White space at the end of the reasoning is dropped.
     pub(in crate::parsers) trims: bool,
+    /// Whether a reply that would have no content has its reasoning as content.
+    pub(in crate::parsers) promotes: fn(&Context) -> bool,
     /// A whole answer has an empty string, not null, where there is no reasoning.
     pub(in crate::parsers) empty_whole: bool,
 }
 
 /// White space at the end of reasoning that is kept back at most.
 const MAX_BLANK: usize = 1024;
+
+/// Reasoning that is kept at most to become content.
+const MAX_KEPT: usize = 256 * 1024;
 
 const OPEN: MarkId = 0;
 const CLOSE: MarkId = 1;
@@ -100,7 +105,8 @@ impl ReadReasoning for Compiled {
 
     fn start(&self, context: &Context) -> ReasoningMemory {
         let inside = (self.thinking.start)(context) == Start::Inside;
-        ReasoningMemory { inside, ..ReasoningMemory::default() }
+        let keeps = (self.thinking.promotes)(context);
+        ReasoningMemory { inside, keeps, ..ReasoningMemory::default() }
     }
 
     /// The last mark of this turn decides.
@@ -129,18 +135,27 @@ impl ReadReasoning for Compiled {
     }
 
     fn count(&self, memory: &mut ReasoningMemory, id: u32) {
-        let mark = self.marks.of_token(id);
-        match (self.thinking.counting, mark) {
-            (Counting::Marked, Some(OPEN)) => memory.depth = memory.depth.saturating_add(1),
-            (Counting::Marked, Some(CLOSE)) => memory.depth = memory.depth.saturating_sub(1),
-            (Counting::Marked, _) => memory.tokens += usize::from(memory.depth > 0),
-            (Counting::Read, None) => memory.tokens += usize::from(memory.inside && !self.marks.drops(id)),
-            (Counting::Read, Some(_)) => {}
-        }
+        let counts = match (self.thinking.counting, self.marks.of_token(id)) {
+            (Counting::Marked, Some(OPEN)) => {
+                memory.depth = memory.depth.saturating_add(1);
+                false
+            }
+            (Counting::Marked, Some(CLOSE)) => {
+                memory.depth = memory.depth.saturating_sub(1);
+                false
+            }
+            (Counting::Marked, _) => memory.depth > 0,
+            (Counting::Read, None) => memory.inside && !self.marks.drops(id),
+            (Counting::Read, Some(_)) => false,
+        };
+        memory.tokens = memory.tokens.saturating_add(usize::from(counts));
     }
 
     fn finish(&self, memory: &mut ReasoningMemory, say: &mut dyn FnMut(Piece<'_>)) {
         self.text(memory, "", true, say);
+        if memory.inside {
+            say(Piece::Rest(Token { id: None, text: &std::mem::take(&mut memory.kept) }));
+        }
     }
 
     fn says_empty(&self, chunk: &[Token<'_>]) -> bool {
@@ -152,10 +167,11 @@ impl ReadReasoning for Compiled {
         self.thinking.words.is_some()
     }
 
-    fn whole(&self, memory: &ReasoningMemory, reasoning: String, rest: String) -> (Option<String>, Option<String>) {
-        let _ = memory;
+    fn whole(&self, context: &Context, reasoning: String, rest: String) -> (Option<String>, Option<String>) {
         let keep = |text: String, empty: bool| (empty || !text.is_empty()).then_some(text);
-        (keep(reasoning, self.thinking.empty_whole), keep(rest, false))
+        let (reasoning, rest) = (keep(reasoning, self.thinking.empty_whole), keep(rest, false));
+        let blank = rest.as_ref().is_none_or(|rest| rest.trim().is_empty());
+        if blank && (self.thinking.promotes)(context) { (rest, reasoning) } else { (reasoning, rest) }
     }
 }
 
@@ -171,6 +187,9 @@ impl Compiled {
     fn say(&self, memory: &mut ReasoningMemory, token: Token<'_>, say: &mut dyn FnMut(Piece<'_>)) {
         if !memory.inside {
             return say(Piece::Rest(token));
+        }
+        if memory.keeps && memory.kept.len() < MAX_KEPT {
+            memory.kept.push_str(token.text);
         }
         if !self.thinking.trims {
             return say(Piece::Reasoning(token.text));

@@ -7,8 +7,7 @@ use crate::parsers::{Context, python};
 /// Arguments of a call that was cut are closed, and content beside calls loses the white space at its edges.
 pub(in crate::parsers) fn trimmed(context: &Context, record: &Record, said: Answer) -> Answer {
     let mut said = untrimmed(context, record, said);
-    let unasked = context.tools.is_empty() && record.found_calls();
-    if !said.calls.is_empty() || unasked {
+    if !said.calls.is_empty() {
         said.content = said.content.trim().to_owned();
     }
     said

@@ -165,6 +165,7 @@ impl JsonCall {
     }
 
     fn give_back(&self, memory: &JsonCallMemory, out: &mut Output<'_>) {
+        out.events.push_given_back();
         out.content(&memory.raw);
     }
 

@@ -222,7 +222,7 @@ fn say_key(memory: &mut ParamsMemory, out: &mut Output<'_>) {
     out.arguments(if memory.count == 0 { "{\"" } else { ", \"" });
     out.quoted(&memory.key);
     out.arguments("\": ");
-    memory.count += 1;
+    memory.count = memory.count.saturating_add(1);
 }
 
 /// The types of a parameter; `None` where the function has no schema, so that every value is a string.

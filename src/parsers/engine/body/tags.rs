@@ -1,10 +1,10 @@
 //! Tags as models write them: fixed words with optional white space between.
 
-use super::super::engine::Tag;
+use super::Tag;
 
 /// A part of a tag.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Part {
+pub(in crate::parsers) enum Part {
     /// Exactly this text.
     Text(&'static str),
     /// Any white space, or none.
@@ -21,7 +21,7 @@ enum Match<'t> {
 }
 
 /// A tag that ends a parameter.
-pub(super) fn closing<'t>(text: &'t str, parts: &[Part]) -> Tag<'t> {
+pub(in crate::parsers) fn closing<'t>(text: &'t str, parts: &[Part]) -> Tag<'t> {
     match follow(text, parts) {
         Match::No => Tag::None,
         Match::Begun => Tag::Maybe,
@@ -30,7 +30,7 @@ pub(super) fn closing<'t>(text: &'t str, parts: &[Part]) -> Tag<'t> {
 }
 
 /// A tag that begins a parameter: fixed parts, the key, and `end`.
-pub(super) fn opening<'t>(text: &'t str, parts: &[Part], end: &str) -> Tag<'t> {
+pub(in crate::parsers) fn opening<'t>(text: &'t str, parts: &[Part], end: &str) -> Tag<'t> {
     match follow(text, parts) {
         Match::No => Tag::None,
         Match::Begun => Tag::Maybe,
@@ -58,7 +58,7 @@ fn follow<'t>(text: &'t str, parts: &[Part]) -> Match<'t> {
 
 impl<'t> Tag<'t> {
     /// The other tag, where it is not this one.
-    pub(super) fn or(self, other: impl FnOnce() -> Self) -> Self {
+    pub(in crate::parsers) fn or(self, other: impl FnOnce() -> Self) -> Self {
         match self {
             Tag::None => other(),
             Tag::Maybe => match other() {
