@@ -373,7 +373,6 @@ fn fill_reasoning(
     }
 }
 
-/// The request's tools as parsers need them.
 /// The facts of a request that decide how its output is read. `prompt` is the rendered prompt, `template_kwargs` are
 /// the effective template variables, `id_seed` makes the ids of tool calls.
 pub fn parser_context(

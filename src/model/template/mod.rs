@@ -224,12 +224,11 @@ fn own_sources(
         }
         _ => {}
     }
-    if found.is_empty() {
-        if let Some(file) = files.optional("chat_template.json")? {
-            if let Some(source) = text_of(&file.json()?, "chat_template") {
-                found.push(("default".to_owned(), file.path, source));
-            }
-        }
+    if found.is_empty()
+        && let Some(file) = files.optional("chat_template.json")?
+        && let Some(source) = text_of(&file.json()?, "chat_template")
+    {
+        found.push(("default".to_owned(), file.path, source));
     }
     Ok(found)
 }
