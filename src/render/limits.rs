@@ -39,6 +39,19 @@ impl TokenLimits {
         limits.checked(name)
     }
 
+    /// What counts for a prompt that is not cut and not checked before its reply is.
+    pub(super) fn of_harmony(model: &Model, request: &ChatRequest) -> Self {
+        Self {
+            context: Some(context(model)),
+            asked: request.max_completion_tokens.or(request.max_tokens),
+            asked_for_cutting: None,
+            truncate: request.truncate_prompt_tokens.map(|tokens| tokens.0),
+            side: None,
+            add_special: false,
+            spans: false,
+        }
+    }
+
     pub(super) fn of_completion(model: &Model, request: &CompletionRequest) -> Result<Self, ApiError> {
         let limits = Self {
             context: Some(context(model)),

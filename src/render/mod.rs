@@ -4,10 +4,13 @@
 //! coupled path needs beside it. Pure: the moment and the request's id are given. Deliberately absent: HTTP, engines,
 //! and the reading of what the model answers.
 
+mod adjust;
 mod conversation;
+mod harmony;
 mod limits;
 mod prompt;
 mod sampling;
+mod tags;
 
 use std::sync::Arc;
 
@@ -67,18 +70,36 @@ pub fn chat(
         return Err(ApiError::bad_request("Beam search is not supported by the render endpoint"));
     }
     check_tool_parser(model, request)?;
-    prompt::check_trust(model, request.chat_template.as_deref(), request.chat_template_kwargs.as_ref())?;
-    let limits = TokenLimits::of_chat(model, request)?;
     let template_kwargs = prompt::template_kwargs(model, request);
-    let prompt = prompt::of_chat(model, request, &template_kwargs, &limits, settings.now)?;
-    let mut rendered = finish(model, &prompt, &limits, settings, sampling::chat(request))?;
+    let (prompt, limits) = chat_prompt(model, request, &template_kwargs, settings.now)?;
+    let adjusted = adjust::apply(model, request)?;
+    let mut rendered = finish(model, &prompt, &limits, settings, sampling::chat(request).adjusted(&adjusted))?;
     let history_tool_calls = conversation::count_tool_calls(&request.messages);
-    fill_chat(&mut rendered, request, &template_kwargs, history_tool_calls);
+    // Harmony output is read without template variables.
+    let read_with = if is_harmony(model) { Map::new() } else { template_kwargs.clone() };
+    fill_chat(&mut rendered, request, &read_with, history_tool_calls);
     fill_reasoning(model, dialect, &mut rendered, request, &template_kwargs);
     rendered.chat_template_kwargs = template_kwargs;
     rendered.tool_choice = request.tool_choice.clone().unwrap_or(ToolChoice::None);
     rendered.history_tool_calls = history_tool_calls;
     Ok(rendered)
+}
+
+/// The prompt of a chat, by the template or by harmony, which knows neither templates nor cutting.
+fn chat_prompt(
+    model: &Model,
+    request: &ChatRequest,
+    template_kwargs: &Map<String, Value>,
+    now: LocalTime,
+) -> Result<(prompt::Prompt, TokenLimits), ApiError> {
+    if is_harmony(model) {
+        let tools = request.tools.as_deref().filter(|_| !prompt::hides_tools(model, request));
+        let (ids, text) = harmony::prompt(model, &request.messages, tools, request.reasoning_effort.as_ref(), now)?;
+        return Ok((prompt::Prompt { text: Some(text), ids, spans: None }, TokenLimits::of_harmony(model, request)));
+    }
+    prompt::check_trust(model, request.chat_template.as_deref(), request.chat_template_kwargs.as_ref())?;
+    let limits = TokenLimits::of_chat(model, request)?;
+    Ok((prompt::of_chat(model, request, template_kwargs, &limits, now)?, limits))
 }
 
 /// The template variables that count for a chat, wherever its output is read.
@@ -192,6 +213,10 @@ pub fn tokenize_text(model: &Model, text: &str, add_special: bool) -> Result<Vec
 
 /// The ids of a chat, of any length.
 pub fn tokenize_chat(model: &Model, request: &TokenizeChat, now: LocalTime) -> Result<Vec<u32>, ApiError> {
+    if is_harmony(model) {
+        let tools = request.tools.as_deref().filter(|tools| !tools.is_empty());
+        return Ok(harmony::prompt(model, &request.messages, tools, None, now)?.0);
+    }
     prompt::check_trust(model, request.chat_template.as_deref(), request.chat_template_kwargs.as_ref())?;
     let mut own = request.chat_template_kwargs.clone().unwrap_or_default();
     own.insert("add_generation_prompt".to_owned(), Value::Bool(request.add_generation_prompt));

@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use super::conversation;
 use super::limits::TokenLimits;
-use crate::api::chat::{ChatRequest, Tool};
+use crate::api::chat::{ChatRequest, Tool, ToolChoice};
 use crate::api::error::ApiError;
 use crate::api::messages::Message;
 use crate::model::Model;
@@ -100,6 +100,11 @@ pub(super) fn merge_kwargs(defaults: &Map<String, Value>, own: Map<String, Value
     merged
 }
 
+/// True where the server leaves tools out of prompts that may not call them.
+pub(super) fn hides_tools(model: &Model, request: &ChatRequest) -> bool {
+    model.options().exclude_tools_when_tool_choice_none && request.tool_choice == Some(ToolChoice::None)
+}
+
 /// The prompt of a chat.
 pub(super) fn of_chat(
     model: &Model,
@@ -108,8 +113,7 @@ pub(super) fn of_chat(
     limits: &TokenLimits,
     now: LocalTime,
 ) -> Result<Prompt, ApiError> {
-    let hidden = model.options().exclude_tools_when_tool_choice_none
-        && request.tool_choice == Some(crate::api::chat::ToolChoice::None);
+    let hidden = hides_tools(model, request);
     let chat = Chat {
         messages: &request.messages,
         tools: request.tools.as_deref().filter(|_| !hidden),

@@ -4,6 +4,7 @@
 
 use serde_json::{Map, Number, Value};
 
+use super::adjust::Adjusted;
 use crate::api::chat::{ChatRequest, LogitBias};
 use crate::api::completions::CompletionRequest;
 use crate::api::error::ApiError;
@@ -103,6 +104,18 @@ macro_rules! source {
     }};
 }
 
+impl<'a> Source<'a> {
+    /// With what the parsers ask for.
+    pub(super) fn adjusted(mut self, adjusted: &'a Adjusted) -> Self {
+        self.skip_special_tokens = adjusted.skip_special_tokens.or(self.skip_special_tokens);
+        if let Some(grammar) = &adjusted.grammar {
+            self.structured_outputs = Some(grammar);
+            self.response_format = None;
+        }
+        self
+    }
+}
+
 /// The parameters of a chat.
 pub(super) fn chat(request: &ChatRequest) -> Source<'_> {
     let mut source = source!(request, n: request.n.unwrap_or(1),
@@ -130,6 +143,7 @@ struct Numbers {
     top_p: Value,
     top_k: Value,
     min_p: Value,
+    greedy: bool,
 }
 
 /// Writes `sampling_params`.
@@ -146,10 +160,11 @@ pub(super) fn params(model: &Model, source: &Source<'_>, max_tokens: i64) -> Res
     out.set("repetition_penalty", numbers.repetition_penalty);
     out.set("temperature", numbers.temperature);
     out.set_some("watermarking", source.watermarking);
-    out.set("top_p", numbers.top_p);
+    // What greedy sampling resets to the defaults is not written.
+    out.set_if(!numbers.greedy, "top_p", numbers.top_p);
     let top_k_off = numbers.top_k.as_i64() == Some(0);
     out.set_if(!top_k_off, "top_k", numbers.top_k);
-    out.set("min_p", numbers.min_p);
+    out.set_if(!numbers.greedy, "min_p", numbers.min_p);
     out.set_some("seed", source.seed.filter(|seed| *seed != -1));
     out.set("stop", source.stop);
     out.set("stop_token_ids", unique(source.stop_token_ids));
@@ -233,6 +248,7 @@ fn numbers(model: &Model, source: &Source<'_>) -> Numbers {
             None => defaults.get("top_k").cloned().unwrap_or_else(|| Value::from(0)),
         },
         min_p: pick(source.min_p, "min_p", 0.0),
+        greedy: false,
     }
 }
 
@@ -293,9 +309,8 @@ fn check(source: &Source<'_>, numbers: &mut Numbers, max_tokens: i64) -> Result<
         return refuse(format!("bad_words cannot contain an empty string. Got bad_words={words}"));
     }
     if temperature < GREEDY {
-        numbers.top_p = number(1.0);
+        numbers.greedy = true;
         numbers.top_k = Value::from(0);
-        numbers.min_p = number(0.0);
         if source.n > 1 {
             return refuse(format!("n must be 1 when using greedy sampling, got {}.", source.n));
         }

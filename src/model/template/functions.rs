@@ -1,10 +1,12 @@
 //! The environment that transformers gives to chat templates: its filters, functions and Python's methods.
 
-use minijinja::value::{Kwargs, Object, ObjectRepr, Rest, ValueKind, from_args};
+use minijinja::value::{Kwargs, Object, ObjectRepr, Rest, ValueKind, ValueOrKwargs, from_args};
 use minijinja::{Environment, Error, ErrorKind, State, UndefinedBehavior, Value, filters};
 
+use super::source;
 use super::text;
 use super::time::LocalTime;
+use super::value::is_printed_float;
 
 /// Steps of one rendering. A step is an instruction, or 64 bytes of text that is made.
 const FUEL: u64 = 4_000_000;
@@ -30,6 +32,7 @@ pub(super) fn environment(syntax: minijinja::syntax::SyntaxConfig) -> Environmen
     env.add_filter("tojson", tojson);
     env.add_filter("string", |value: &Value| text::str(value));
     env.add_filter("join", join);
+    env.add_filter("indent", indent);
     make_lazy(&mut env, "map", Value::from_function(filters::map));
     make_lazy(&mut env, "select", Value::from_function(filters::select));
     make_lazy(&mut env, "reject", Value::from_function(filters::reject));
@@ -38,14 +41,22 @@ pub(super) fn environment(syntax: minijinja::syntax::SyntaxConfig) -> Environmen
     env.add_function("raise_exception", |message: &Value| -> Result<Value, Error> {
         Err(Error::new(ErrorKind::InvalidOperation, text::str(message)))
     });
+    env.add_filter(source::ITERATED, |value: Value| -> Result<Value, Error> {
+        if value.is_none() {
+            return Err(Error::new(ErrorKind::InvalidOperation, "'NoneType' object is not iterable"));
+        }
+        Ok(value)
+    });
+    env.add_test("number", |value: &Value| value.is_number() || is_printed_float(value));
+    env.add_test("float", |value: &Value| value.is_number() && !value.is_integer() || is_printed_float(value));
     env.add_test("iterable", |value: &Value| !value.is_none() && (value.is_undefined() || value.try_iter().is_ok()));
     env
 }
 
 /// Wraps a filter so that what it returns is a generator, as in Python: iterable, but not JSON.
 fn make_lazy(env: &mut Environment<'static>, name: &'static str, filter: Value) {
-    env.add_filter(name, move |state: &mut State, args: Rest<Value>| -> Result<Value, Error> {
-        let list = filter.call(state, &args)?;
+    env.add_filter(name, move |state: &mut State, args: Rest<ValueOrKwargs>| -> Result<Value, Error> {
+        let list = filter.call(state, &args.into_values())?;
         let items: Vec<Value> = list.try_iter()?.collect();
         Ok(Value::from_object(Generator { items }))
     });
@@ -79,7 +90,8 @@ pub(super) fn strftime_now(now: LocalTime) -> Value {
 }
 
 /// transformers' `tojson`: `json.dumps(x, ensure_ascii=False, indent=None, separators=None, sort_keys=False)`.
-fn tojson(value: &Value, args: Rest<Value>) -> Result<Value, Error> {
+fn tojson(value: &Value, args: Rest<ValueOrKwargs>) -> Result<Value, Error> {
+    let args = args.into_values();
     let (positional, kwargs): (&[Value], Kwargs) = from_args(&args)?;
     let argument = |index: usize, name: &str| -> Result<Option<Value>, Error> {
         let given: Option<Value> = kwargs.get(name)?;
@@ -124,6 +136,42 @@ fn join(value: &Value, separator: Option<&Value>, kwargs: Kwargs) -> Result<Stri
             None => item,
         };
         out.push_str(&text::str(&item));
+    }
+    Ok(out)
+}
+
+/// Jinja's `indent(width=4, first=False, blank=False)`: a newline at the end stays.
+fn indent(
+    value: &Value,
+    width: Option<Value>,
+    first: Option<bool>,
+    blank: Option<bool>,
+    kwargs: Kwargs,
+) -> Result<String, Error> {
+    const MAX_WIDTH: usize = 1000;
+    let flag =
+        |given: Option<bool>, name: &str| -> Result<bool, Error> { Ok(given.or(kwargs.get(name)?).unwrap_or(false)) };
+    let (first, blank) = (flag(first, "first")?, flag(blank, "blank")?);
+    let width = width.or(kwargs.get("width")?);
+    kwargs.assert_all_used()?;
+    let indention = match &width {
+        Some(width) if width.as_str().is_some() => text::str(width),
+        Some(width) => " ".repeat(width.as_usize().unwrap_or(0).min(MAX_WIDTH)),
+        None => "    ".to_owned(),
+    };
+    let text = text::str(value).replace("\r\n", "\n");
+    let is_end = |c: char| {
+        matches!(c, '\n' | '\r' | '\u{b}' | '\u{c}' | '\u{1c}'..='\u{1e}' | '\u{85}' | '\u{2028}' | '\u{2029}')
+    };
+    let mut out = if first { indention.clone() } else { String::new() };
+    for (i, line) in text.split(is_end).enumerate() {
+        if i > 0 {
+            out.push('\n');
+            if blank || !line.is_empty() {
+                out.push_str(&indention);
+            }
+        }
+        out.push_str(line);
     }
     Ok(out)
 }

@@ -89,7 +89,7 @@ impl Template {
     pub fn compile(source: &str) -> Result<Self, TemplateError> {
         let syntax = syntax();
         let plain = source::without_generation_tags(source);
-        let rewritten = source::with_bound_methods(&plain, &syntax)?;
+        let rewritten = source::as_python(&plain, &syntax)?;
         let wants_parts = detect::wants_parts(&parse(&plain, NAME, syntax.clone())?);
         let knows_developer = source.contains("\"developer\"") || source.contains("'developer'");
         let mut env = functions::environment(syntax);

@@ -1,7 +1,7 @@
 //! Rewrites a template's source where Jinja2 under transformers means something that this engine does not.
 //!
 //! `{% generation %}` blocks become plain scopes. An attribute that Python finds as a method of `dict`, used without a
-//! call (`schema.items`), becomes a lookup of that method, which no key of the data can answer.
+//! call (`schema.items`), becomes a lookup of that method, which no key of the data can answer. Loops over none fail.
 
 use minijinja::machinery::ast::{Expr, Stmt};
 use minijinja::machinery::parse;
@@ -9,6 +9,9 @@ use minijinja::syntax::SyntaxConfig;
 
 use super::value::METHOD_MARK;
 use super::walk::{self, Node};
+
+/// The filter that lets pass what Python can loop over.
+pub(super) const ITERATED: &str = "_iterated";
 
 /// The public methods of `dict`.
 const DICT_METHODS: [&str; 11] =
@@ -36,35 +39,55 @@ pub(super) fn without_generation_tags(source: &str) -> String {
     out
 }
 
-/// Replaces `x.items` (not called) by a lookup that finds the method.
-pub(super) fn with_bound_methods(source: &str, syntax: &SyntaxConfig) -> Result<String, minijinja::Error> {
+/// Rewrites what the engine understands otherwise than Python.
+pub(super) fn as_python(source: &str, syntax: &SyntaxConfig) -> Result<String, minijinja::Error> {
     let tree = parse(source, "chat template", syntax.clone())?;
-    let mut ends = method_attributes(&tree);
-    ends.sort_unstable_by_key(|(end, _)| std::cmp::Reverse(*end));
+    let mut edits = method_edits(&tree, source);
+    edits.extend(loop_edits(&tree));
+    edits.sort_unstable_by_key(|(range, _)| std::cmp::Reverse(range.start));
     let mut out = source.to_owned();
-    for (end, name) in ends {
-        let attribute = format!(".{name}");
-        let start = end.saturating_sub(attribute.len());
-        if out.get(start..end) == Some(attribute.as_str()) {
-            out.replace_range(start..end, &format!("['{METHOD_MARK}{name}']"));
+    for (range, text) in edits {
+        if out.is_char_boundary(range.start) && out.is_char_boundary(range.end) {
+            out.replace_range(range, &text);
         }
     }
     Ok(out)
 }
 
-/// Byte offsets at which attributes end that name a method of `dict` and are not called.
-fn method_attributes<'s>(tree: &Stmt<'s>) -> Vec<(usize, &'s str)> {
+/// What to put in place of which bytes.
+type Edit = (std::ops::Range<usize>, String);
+
+/// `x.items` (not called) becomes a lookup that finds the method.
+fn method_edits(tree: &Stmt<'_>, source: &str) -> Vec<Edit> {
     let mut called: Vec<*const Expr<'_>> = Vec::new();
-    let mut found: Vec<(*const Expr<'_>, usize, &'s str)> = Vec::new();
+    let mut found: Vec<(*const Expr<'_>, Edit)> = Vec::new();
     walk::stmt(tree, &mut |node| match node {
         Node::Expr(Expr::Call(call)) => called.push(&raw const call.expr),
         Node::Expr(expr @ Expr::GetAttr(attr)) if DICT_METHODS.contains(&attr.name) => {
-            found.push((std::ptr::from_ref(expr), expr.span().end_offset as usize, attr.name));
+            let end = expr.span().end_offset as usize;
+            let range = end.saturating_sub(attr.name.len() + 1)..end;
+            if source.get(range.clone()).and_then(|text| text.strip_prefix('.')) == Some(attr.name) {
+                let name = attr.name;
+                found.push((std::ptr::from_ref(expr), (range, format!("['{METHOD_MARK}{name}']"))));
+            }
         }
         _ => {}
     });
-    found.retain(|(expr, _, _)| !called.contains(expr));
-    found.into_iter().map(|(_, end, name)| (end, name)).collect()
+    found.retain(|(expr, _)| !called.contains(expr));
+    found.into_iter().map(|(_, edit)| edit).collect()
+}
+
+/// `for x in y` fails where `y` is none, as in Python; the engine would loop over nothing.
+fn loop_edits(tree: &Stmt<'_>) -> Vec<Edit> {
+    let mut edits = Vec::new();
+    walk::stmt(tree, &mut |node| {
+        let Node::Stmt(Stmt::ForLoop(node)) = node else { return };
+        if matches!(node.iter, Expr::Var(_) | Expr::GetAttr(_) | Expr::GetItem(_)) {
+            let end = node.iter.span().end_offset as usize;
+            edits.push((end..end, format!("|{ITERATED}")));
+        }
+    });
+    edits
 }
 
 #[cfg(test)]
@@ -80,9 +103,19 @@ mod tests {
     }
 
     #[test]
+    fn loops_check_what_they_loop_over() {
+        let rewritten =
+            as_python("{% for a in b.c %}{% for d in e if d %}{% endfor %}{% endfor %}", &SyntaxConfig::default());
+        assert_eq!(
+            rewritten.unwrap(),
+            "{% for a in b.c|_iterated %}{% for d in e|_iterated if d %}{% endfor %}{% endfor %}"
+        );
+    }
+
+    #[test]
     fn methods_are_bound_unless_called() {
         let syntax = SyntaxConfig::default();
-        let rewritten = with_bound_methods("{{ a.items }}{{ a.items() }}{% if a.b.keys is x %}{% endif %}", &syntax);
+        let rewritten = as_python("{{ a.items }}{{ a.items() }}{% if a.b.keys is x %}{% endif %}", &syntax);
         assert_eq!(rewritten.unwrap(), "{{ a['\u{1}items'] }}{{ a.items() }}{% if a.b['\u{1}keys'] is x %}{% endif %}");
     }
 }

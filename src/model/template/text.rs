@@ -3,7 +3,7 @@
 use minijinja::value::ValueKind;
 use minijinja::{Error, ErrorKind, Value};
 
-use super::value::big_integer;
+use super::value::printed_number;
 use crate::api::python;
 
 /// Deepest nesting that is printed.
@@ -26,7 +26,7 @@ pub(super) fn repr(value: &Value) -> String {
 }
 
 fn write_repr(value: &Value, depth: usize, out: &mut String) {
-    if let Some(digits) = big_integer(value) {
+    if let Some(digits) = printed_number(value) {
         return out.push_str(digits);
     }
     if depth > MAX_DEPTH {
@@ -108,7 +108,7 @@ impl Json {
         if depth > MAX_DEPTH {
             return Err(Error::new(ErrorKind::InvalidOperation, "maximum recursion depth exceeded"));
         }
-        if let Some(digits) = big_integer(value) {
+        if let Some(digits) = printed_number(value) {
             out.push_str(digits);
             return Ok(());
         }

@@ -99,11 +99,12 @@ impl Object for BoundMethod {
     }
 }
 
-/// An integer beyond 128 bits, kept as its digits.
+/// A number that the engine would print otherwise than Python: an integer beyond 128 bits, or a float that Python
+/// prints with an exponent. Templates only print such numbers, so it is kept as what Python prints.
 #[derive(Debug)]
-struct BigInteger(String);
+struct PrintedNumber(String);
 
-impl Object for BigInteger {
+impl Object for PrintedNumber {
     fn repr(self: &Arc<Self>) -> ObjectRepr {
         ObjectRepr::Plain
     }
@@ -113,9 +114,14 @@ impl Object for BigInteger {
     }
 }
 
-/// The digits of an integer beyond 128 bits.
-pub(super) fn big_integer(value: &Value) -> Option<&str> {
-    value.downcast_object_ref::<BigInteger>().map(|big| big.0.as_str())
+/// The text of a number that is kept as such.
+pub(super) fn printed_number(value: &Value) -> Option<&str> {
+    value.downcast_object_ref::<PrintedNumber>().map(|number| number.0.as_str())
+}
+
+/// True for floats that are kept as text.
+pub(super) fn is_printed_float(value: &Value) -> bool {
+    printed_number(value).is_some_and(crate::api::python::is_float)
 }
 
 /// JSON as a template value.
@@ -137,13 +143,15 @@ pub fn from_map(map: &Map<String, Json>) -> Dict {
 
 fn from_number(digits: &str) -> Value {
     if crate::api::python::is_float(digits) {
-        return Value::from(digits.parse::<f64>().unwrap_or(f64::NAN));
+        let float = digits.parse::<f64>().unwrap_or(f64::NAN);
+        let printed = crate::api::python::float_repr(float);
+        return if printed.contains('e') { Value::from_object(PrintedNumber(printed)) } else { Value::from(float) };
     }
     if let Ok(integer) = digits.parse::<i64>() {
         return Value::from(integer);
     }
     match digits.parse::<i128>() {
         Ok(integer) => Value::from(integer),
-        Err(_) => Value::from_object(BigInteger(digits.to_owned())),
+        Err(_) => Value::from_object(PrintedNumber(digits.to_owned())),
     }
 }

@@ -16,6 +16,13 @@ use files::TokenizerParts;
 #[error("the tokenizer refused the text: {0}")]
 pub struct EncodeError(String);
 
+impl EncodeError {
+    /// With any text.
+    pub(crate) fn new(reason: impl Into<String>) -> Self {
+        Self(reason.into())
+    }
+}
+
 /// Token ids with, for each, its span in the text in characters.
 pub type Spans = (Vec<u32>, Vec<(usize, usize)>);
 
