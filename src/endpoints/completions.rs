@@ -55,7 +55,8 @@ pub async fn create(context: Arc<Context>, headers: &HeaderMap, body: &Bytes) ->
             request.logprobs,
             request.logprob_token_ids.as_ref().is_some_and(|ids| !ids.is_empty()),
             request.return_tokens_as_token_ids == Some(true),
-        ),
+        )
+        .within_rank(),
         generations: Generations { list: generations, turn: 0 },
         request,
         plan,
