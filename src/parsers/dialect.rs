@@ -50,7 +50,8 @@ impl Dialect {
     ) -> Result<Option<Self>, DialectError> {
         let setup = Setup { vocabulary, beside_reasoning: reasoning_parser.is_some() };
         let reasoning = reasoning_parser.map(|name| reasoning(name, &setup)).transpose()?;
-        let tools = tool_parser.filter(|_| enable_auto_tools).map(|name| tools(name, &setup)).transpose()?;
+        // A wrong name is told also where it would not be used.
+        let tools = tool_parser.map(|name| tools(name, &setup)).transpose()?.filter(|_| enable_auto_tools);
         let numbered = matches!(model_type, "kimi_k2" | "kimi_k25" | "kimi_k3");
         Ok((reasoning.is_some() || tools.is_some()).then_some(Self { reasoning, tools, numbered }))
     }
