@@ -18,6 +18,7 @@ use crate::derender::prompt_logprobs::PromptLogprobs;
 use crate::derender::text::Finish;
 use crate::engine::{EngineError, Generation};
 use crate::parsers::{Events, Message};
+use crate::render;
 use crate::respond::chat::{ChunkChoice, Prompt, WholeChoice, write_chunk, write_role, write_whole_choice};
 use crate::respond::envelope::Envelope;
 use crate::respond::http::{self as response, Response};
@@ -34,7 +35,9 @@ pub async fn create(context: Arc<Context>, headers: &HeaderMap, body: &Bytes) ->
     let engine = served.engine()?;
     let prompt = rendered.generate.token_ids.clone();
     let text = TextFields::chat(&request, Reader::Engine);
-    let plan = plan::chat(served, &request, text, &prompt, &rendered.chat_template_kwargs, coupled::random());
+    let kwargs = rendered.chat_template_kwargs;
+    let facts = render::parser_context(&request, prompt.clone(), kwargs, coupled::random());
+    let plan = plan::chat(served, &request, text, facts, None);
     let streams = request.stream == Some(true);
     let generate = coupled::for_engine(rendered.generate, served, &engine, streams || !plan.text.stop.is_empty());
     let generation = engine.generate(&generate).await?;

@@ -12,6 +12,7 @@ use crate::api::completions::CompletionRequest;
 use crate::api::derender::{ChatBody, CompletionBody, OneOrMany, PromptIds, parse};
 use crate::api::error::ApiError;
 use crate::api::generate::{FinishReason, GenerateChoice, GenerateResponse, StopReason};
+use crate::api::ids::LazyIds;
 use crate::derender::chat;
 use crate::derender::logprobs::{self, ChatLogprobs, CompletionLogprobs, Style};
 use crate::derender::pieces::Pieces;
@@ -38,7 +39,7 @@ const STOP_STRINGS: &str = "stop strings are not supported by streaming derender
 
 /// Answers `/v1/chat/completions/derender`.
 pub fn chat(context: &Context, body: &Bytes) -> Result<Bytes, ApiError> {
-    let mut body: ChatBody<StreamState> = parse(body)?;
+    let mut body: ChatBody<'_, StreamState> = parse(body)?;
     let request = body
         .chat_request
         .take()
@@ -62,17 +63,23 @@ pub fn completions(context: &Context, body: &Bytes) -> Result<Bytes, ApiError> {
     if body.stream { completion_chunk(served, body, request) } else { completion_whole(served, body, request) }
 }
 
-fn chat_whole(served: &Served, body: ChatBody<StreamState>, request: Option<ChatRequest>) -> Result<Bytes, ApiError> {
+fn chat_whole(
+    served: &Served,
+    body: ChatBody<'_, StreamState>,
+    request: Option<ChatRequest>,
+) -> Result<Bytes, ApiError> {
     let answer = required(body.generate_response, "generate_response")?;
     check_mode(&answer)?;
     check_bounds(served, std::slice::from_ref(&answer))?;
-    check_prompt(served, body.prompt_token_ids.as_deref())?;
+    check_prompt(served, body.prompt_token_ids.as_ref().map_or(0, LazyIds::len))?;
     if served.dialect.is_some() && request.is_none() {
         return Err(ApiError::bad_request(NO_CHAT_REQUEST));
     }
-    let prompt = body.prompt_token_ids.as_deref().or(answer.prompt_token_ids.as_deref()).unwrap_or_default();
+    let given = read_ids(body.prompt_token_ids.as_ref())?;
+    let prompt = given.as_deref().or(answer.prompt_token_ids.as_deref()).unwrap_or_default();
     // vLLM gives its one-shot parser the engine's copy of the prompt only.
-    let reader = ChatReader::new(served, request.as_ref(), answer.prompt_token_ids.as_deref().unwrap_or_default());
+    let reader =
+        ChatReader::new(served, request.as_ref(), answer.prompt_token_ids.as_deref().unwrap_or_default(), None);
     let returned_prompt = reader.wants(|request| request.return_token_ids).then_some(&answer.prompt_token_ids).cloned();
     let mut json = JsonBuffer::default();
     envelope(served, &answer, body.model.as_deref(), "chat.completion").open(&mut json);
@@ -88,7 +95,11 @@ fn chat_whole(served: &Served, body: ChatBody<StreamState>, request: Option<Chat
     Ok(json.raw("}").take())
 }
 
-fn chat_chunk(served: &Served, body: ChatBody<StreamState>, request: Option<ChatRequest>) -> Result<Bytes, ApiError> {
+fn chat_chunk(
+    served: &Served,
+    body: ChatBody<'_, StreamState>,
+    request: Option<ChatRequest>,
+) -> Result<Bytes, ApiError> {
     let chunk = required(body.generate_chunk, "generate_chunk")?;
     check_mode(&chunk)?;
     check_state(body.stream_state.as_ref())?;
@@ -102,9 +113,13 @@ fn chat_chunk(served: &Served, body: ChatBody<StreamState>, request: Option<Chat
         return Err(ApiError::bad_request(NO_PROMPT));
     }
     one_choice(&chunk, "derender_chat_stream")?;
-    check_stream_length(served, body.prompt_token_ids.as_deref(), body.stream_state.as_ref(), &chunk)?;
-    let prompt = body.prompt_token_ids.as_deref().or(chunk.prompt_token_ids.as_deref()).unwrap_or_default();
-    let reader = ChatReader::new(served, request.as_ref(), prompt);
+    let prompt_len = body.prompt_token_ids.as_ref().map_or(0, LazyIds::len);
+    check_stream_length(served, prompt_len, body.stream_state.as_ref(), &chunk)?;
+    // Our own state has all that the prompt could tell.
+    let thinks = body.stream_state.as_ref().and_then(StreamState::thinks);
+    let given = read_ids(body.prompt_token_ids.as_ref().filter(|_| thinks.is_none()))?;
+    let prompt = given.as_deref().or(chunk.prompt_token_ids.as_deref()).unwrap_or_default();
+    let reader = ChatReader::new(served, request.as_ref(), prompt, thinks);
     let mut wire = body.stream_state.clone().unwrap_or_default();
     let mut json = JsonBuffer::default();
     json.raw("{\"chunk\":");
@@ -133,14 +148,13 @@ struct ChatReader<'a> {
 }
 
 impl<'a> ChatReader<'a> {
-    fn new(served: &Served, request: Option<&'a ChatRequest>, prompt: &[u32]) -> Self {
+    /// `thinks` is what the dialect took from the prompt at the start of the reply, where that is known.
+    fn new(served: &Served, request: Option<&'a ChatRequest>, prompt: &[u32], thinks: Option<bool>) -> Self {
         let plan = match request {
             Some(request) => {
                 let kwargs = render::effective_template_kwargs(&served.model, request);
-                {
-                    let text = TextFields::chat(request, Reader::Derenderer);
-                    plan::chat(served, request, text, prompt, &kwargs, coupled::random())
-                }
+                let facts = render::parser_context(request, prompt.to_vec(), kwargs, coupled::random());
+                plan::chat(served, request, TextFields::chat(request, Reader::Derenderer), facts, thinks)
             }
             None => plan::plain_chat(served),
         };
@@ -259,7 +273,7 @@ fn completion_whole(
         return Err(ApiError::bad_request("generate_responses must not be empty"));
     };
     check_bounds(served, &answers)?;
-    prompts.iter().try_for_each(|prompt| check_prompt(served, prompt.as_deref()))?;
+    prompts.iter().flatten().try_for_each(|prompt| check_prompt(served, prompt.len()))?;
     let reader = CompletionReader::new(served, request.as_ref());
     let mut json = JsonBuffer::default();
     envelope(served, first, body.model.as_deref(), "text_completion").open(&mut json);
@@ -301,7 +315,7 @@ fn completion_chunk(
         Some(OneOrMany::One(count)) => Some(count),
         Some(OneOrMany::Many(_)) => return Err(wrong_form("prompt_tokens", "an integer")),
     };
-    check_prompt(served, prompt.as_deref())?;
+    check_prompt(served, prompt.as_ref().map_or(0, Vec::len))?;
     one_choice(&chunk, "derender_completion_stream")?;
     let reader = CompletionReader::new(served, request.as_ref());
     let seed = prompt.as_deref().or(chunk.prompt_token_ids.as_deref()).unwrap_or_default();
@@ -524,8 +538,15 @@ fn max_len(served: &Served) -> usize {
     usize::try_from(served.model.max_model_len()).unwrap_or(usize::MAX)
 }
 
-fn check_prompt(served: &Served, prompt: Option<&[u32]>) -> Result<(), ApiError> {
-    let (length, most) = (prompt.map_or(0, <[u32]>::len), max_len(served));
+fn read_ids(ids: Option<&LazyIds<'_>>) -> Result<Option<Vec<u32>>, ApiError> {
+    ids.map(LazyIds::read).transpose().map_err(|error| {
+        let message = format!("1 validation error:\n  body.prompt_token_ids: {error}");
+        ApiError::invalid_body(Some("body.prompt_token_ids"), message)
+    })
+}
+
+fn check_prompt(served: &Served, length: usize) -> Result<(), ApiError> {
+    let most = max_len(served);
     if length <= most {
         return Ok(());
     }
@@ -534,11 +555,10 @@ fn check_prompt(served: &Served, prompt: Option<&[u32]>) -> Result<(), ApiError>
 
 fn check_stream_length(
     served: &Served,
-    prompt: Option<&[u32]>,
+    prompt: usize,
     state: Option<&StreamState>,
     chunk: &GenerateResponse,
 ) -> Result<(), ApiError> {
-    let prompt = prompt.map_or(0, <[u32]>::len);
     let prior = state.map_or(0, StreamState::tokens);
     let delta: usize = chunk.choices.iter().filter_map(|choice| choice.token_ids.as_ref()).map(Vec::len).sum();
     let most = max_len(served);

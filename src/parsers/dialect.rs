@@ -61,6 +61,12 @@ impl Dialect {
         Plan::new(Arc::clone(self), context)
     }
 
+    /// Applies one request's facts in the middle of a reply, where the prompt need not be looked at again: `thinks` is what
+    /// [`Plan::thinks`] said at its start.
+    pub fn resume(self: &Arc<Self>, context: Context, thinks: bool) -> Plan {
+        Plan::resumed(Arc::clone(self), context, thinks)
+    }
+
     /// True where chat must be decoded with special tokens kept.
     pub fn needs_special_tokens(&self) -> bool {
         true

@@ -37,6 +37,19 @@ impl Plan {
         Self { dialect, context, thinks, calls }
     }
 
+    /// The same plan in the middle of a reply, without the prompt: `thinks` is what [`thinks`](Self::thinks) said where
+    /// the prompt was there.
+    pub(super) fn resumed(dialect: Arc<Dialect>, context: Context, thinks: bool) -> Self {
+        let thinks = thinks && dialect.reasoning.is_some();
+        let calls = calls(&dialect, &context.tool_choice);
+        Self { dialect, context, thinks, calls }
+    }
+
+    /// Whether reasoning may come: what the plan took from the prompt.
+    pub fn thinks(&self) -> bool {
+        self.thinks
+    }
+
     /// The state before the first token.
     pub fn start(&self) -> State {
         let mut state = State::default();
