@@ -96,7 +96,15 @@ impl App {
 }
 
 fn load_model(settings: ModelSettings, http: &reqwest::Client) -> Result<Served, StartError> {
-    let model = Model::load(settings.load)?;
+    let mut model = Model::load(settings.load)?;
+    if [&model.options().tool_parser, &model.options().reasoning_parser]
+        .iter()
+        .any(|name| name.as_deref() == Some("auto"))
+    {
+        for choice in model.choose_parsers().into_iter().flatten() {
+            tracing::info!(parser = choice.name, why = choice.why, "parser that fits the model");
+        }
+    }
     let options = model.options();
     let dialect = Dialect::new(
         options.tool_parser.as_deref(),

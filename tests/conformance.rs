@@ -84,7 +84,7 @@ fn every_dialect_is_right_where_vllm_is_right() {
             files.entry(case.file.clone()).or_default().push(case);
         }
     }
-    let listed = std::fs::read_to_string(kit::root().join("DIFFERENCES.md")).unwrap();
+    let listed = std::fs::read_to_string(kit::root().join("../fixtures/dialects/DIFFERENCES.md")).unwrap();
     let (mut total, mut wrong) = (Score::default(), Vec::new());
     for (file, cases) in files {
         let mut servers = Servers::default();

@@ -16,7 +16,7 @@ use serde_json::{Map, Value};
 use crate::api::error::ApiError;
 use crate::model::template::{ChatTemplates, ContentFormat};
 use crate::model::tokenizer::Encoder;
-use crate::parsers;
+use crate::parsers::{self, auto};
 
 pub use config::ModelConfig;
 pub use generation::GenerationDefaults;
@@ -193,6 +193,26 @@ impl Model {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Replaces the parser `auto` by what the model's files suggest, or by none. Returns the choices with their reasons.
+    pub fn choose_parsers(&mut self) -> [Option<auto::Choice>; 2] {
+        let template = self.templates.resolve(None, true).map(|template| template.source().to_owned());
+        let vocabulary = self.parser_vocabulary();
+        let facts = auto::Facts {
+            model_type: &self.config.model_type,
+            template: template.as_deref().unwrap_or_default(),
+            vocabulary: &vocabulary,
+        };
+        let choices = [auto::tools(facts), auto::reasoning(facts)];
+        for (parser, choice) in
+            [&mut self.options.tool_parser, &mut self.options.reasoning_parser].into_iter().zip(&choices)
+        {
+            if parser.as_deref() == Some("auto") {
+                *parser = choice.as_ref().map(|choice| choice.name.to_owned());
+            }
+        }
+        choices
     }
 
     /// The server's options.

@@ -11,6 +11,7 @@
 //!
 //! Deliberately absent: detokenization, stop strings, JSON of the wire, clocks, randomness, I/O.
 
+pub mod auto;
 mod dialect;
 mod dialects;
 mod engine;

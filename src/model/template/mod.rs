@@ -107,6 +107,11 @@ impl Template {
         self.knows_developer
     }
 
+    /// The text that was compiled.
+    pub fn source(&self) -> &str {
+        &self.source
+    }
+
     /// True where the source has this text in it.
     pub fn mentions(&self, text: &str) -> bool {
         self.source.contains(text)
