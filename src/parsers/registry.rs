@@ -6,7 +6,13 @@ use super::engine::{ReadReasoning, ReadTools, Setup};
 /// Every dialect.
 static DIALECTS: &[&Definition] = &[
     &deepseek_r1::DIALECT,
+    &deepseek_v3::DIALECT,
+    &deepseek_v31::DIALECT,
+    &deepseek_v32::DIALECT,
+    &deepseek_v4::DIALECT,
+    &deepseek_v41::DIALECT,
     &hermes::DIALECT,
+    &holo2::DIALECT,
     &mimo::DIALECT,
     &nemotron_v3::DIALECT,
     &qwen3::DIALECT,

@@ -49,6 +49,9 @@ pub(in crate::parsers) enum Act {
     End,
     /// The mark is text of its mode, too.
     Text,
+    /// The name is complete: the call is announced, before its body says anything. In a grammar that has this, a call
+    /// that ends before is none.
+    Announce,
 }
 
 /// In mode `from`, `mark` does `acts` and goes to mode `to`.
@@ -92,6 +95,8 @@ pub(in crate::parsers) struct Manners {
     pub(in crate::parsers) ids: Ids,
     /// `required` and named choices make the model write plain JSON.
     pub(in crate::parsers) forces_json: bool,
+    /// Every chunk of content is said, were it empty.
+    pub(in crate::parsers) says_empty: bool,
 }
 
 /// What becomes of white space that no other content precedes.
@@ -115,6 +120,7 @@ impl Manners {
         known_only: false,
         ids: Ids::Random,
         forces_json: true,
+        says_empty: false,
     };
 
     /// How vLLM's engine behaves.
@@ -126,6 +132,7 @@ impl Manners {
         known_only: false,
         ids: Ids::OfModel,
         forces_json: true,
+        says_empty: false,
     };
 }
 
@@ -134,7 +141,8 @@ impl Grammar {
     pub(in crate::parsers) fn compile(&'static self, setup: &Setup<'_>) -> Box<dyn ReadTools> {
         let mut marks = Marks::new(self.marks, setup.vocabulary);
         if let Some(kept) = self.manners.engine {
-            marks = marks.dropping_specials(setup.vocabulary, kept).waiting_for(setup.vocabulary, &[]);
+            let words: Vec<_> = self.marks.iter().map(|(text, _)| *text).collect();
+            marks = marks.dropping_specials(setup.vocabulary, kept).waiting_for(setup.vocabulary, &words);
         }
         let ids: Vec<_> = (0..self.marks.len() as MarkId).collect();
         let strays = if setup.beside_reasoning { self.manners.strays } else { &[] };
@@ -149,7 +157,8 @@ impl Grammar {
             marks.literals(ids.iter().copied().filter(|id| here[usize::from(*id)].is_some()))
         });
         let strays = strays.iter().filter_map(|text| marks.id_of(text)).collect();
-        Box::new(Compiled { grammar: self, marks, table, literals, strays })
+        let announces = self.moves.iter().any(|found| found.acts.contains(&Act::Announce));
+        Box::new(Compiled { grammar: self, marks, table, literals, strays, announces })
     }
 }
 
@@ -162,6 +171,8 @@ struct Compiled {
     table: [Vec<Option<&'static Move>>; Mode::ALL.len()],
     literals: [Literals; Mode::ALL.len()],
     strays: Vec<MarkId>,
+    /// Some mark announces calls; the first text of a body does not.
+    announces: bool,
 }
 
 impl ReadTools for Compiled {
@@ -181,10 +192,17 @@ impl ReadTools for Compiled {
         }
     }
 
+    fn end_chunk(&self, memory: &mut ToolMemory, out: &mut Output<'_>) {
+        if self.grammar.manners.says_empty && memory.mode == Mode::Content && out.events.is_empty() {
+            out.events.push_content("");
+        }
+    }
+
     fn finish(&self, memory: &mut ToolMemory, out: &mut Output<'_>) {
         self.text(memory, "", true, out);
         if memory.open {
             out.note_body_end();
+            out.note_unclosed(memory.announced);
             self.end(memory, "", out);
         }
         let blank = std::mem::take(&mut memory.blank);
@@ -253,7 +271,7 @@ impl Compiled {
             Mode::Name if memory.name.len() < MAX_NAME => memory.name.push_str(text),
             Mode::Name => {}
             Mode::Body => {
-                self.announce(memory, out);
+                self.announce_late(memory, out);
                 self.grammar.body.read(&mut memory.body, text, out);
             }
         }
@@ -294,6 +312,7 @@ impl Compiled {
             match act {
                 Act::Begin => self.begin(memory, literal, out),
                 Act::End => self.end(memory, literal, out),
+                Act::Announce => self.announce(memory, out),
                 Act::Text => {}
             }
         }
@@ -308,7 +327,16 @@ impl Compiled {
         out.note_body();
     }
 
-    /// A call whose name was read by marks begins with the first text of its body.
+    /// A call whose name no mark ends begins with the first text of its body, or ends without any.
+    fn announce_late(&self, memory: &mut ToolMemory, out: &mut Output<'_>) {
+        if !self.announces {
+            self.announce(memory, out);
+        } else if !memory.announced {
+            memory.body = BodyMemory::None;
+        }
+    }
+
+    /// A call whose name was read by marks begins.
     fn announce(&self, memory: &mut ToolMemory, out: &mut Output<'_>) {
         if memory.announced || self.grammar.body.names_itself() {
             return;
@@ -330,7 +358,7 @@ impl Compiled {
     }
 
     fn end(&self, memory: &mut ToolMemory, literal: &str, out: &mut Output<'_>) {
-        self.announce(memory, out);
+        self.announce_late(memory, out);
         let body = std::mem::take(&mut memory.body);
         self.grammar.body.end(body, literal, out);
         memory.open = false;

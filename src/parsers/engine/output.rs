@@ -28,6 +28,8 @@ pub(in crate::parsers) struct Record {
     content_before_calls: Option<usize>,
     /// Per call that was cut: how much of its arguments a whole answer keeps, and what closes them.
     cuts: Vec<Option<(usize, String)>>,
+    /// The last call was open when the reply ended.
+    unclosed: bool,
 }
 
 /// What the id of a call looks like.
@@ -130,6 +132,13 @@ impl Output<'_> {
         }
     }
 
+    /// Notes that the open call never ended.
+    pub(in crate::parsers) fn note_unclosed(&mut self, announced: bool) {
+        if let Some(record) = &mut self.record {
+            record.unclosed = announced;
+        }
+    }
+
     fn open_call(&self) -> Option<usize> {
         self.calls.checked_sub(1).filter(|index| !self.drops_calls() && !self.hides(*index))
     }
@@ -158,6 +167,11 @@ impl Record {
             Some((before, after)) if after.trim().is_empty() => before.to_owned(),
             _ => content,
         }
+    }
+
+    /// True where the last call was announced and never ended.
+    pub(in crate::parsers) fn is_unclosed(&self) -> bool {
+        self.unclosed
     }
 
     /// The raw bodies of the calls.
