@@ -49,6 +49,8 @@ pub(in crate::parsers) enum Act {
     End,
     /// The mark is text of its mode, too.
     Text,
+    /// The mark is the first text of the mode that it leads to.
+    First,
     /// The name is complete: the call is announced, before its body says anything. In a grammar that has this, a call
     /// that ends before is none.
     Announce,
@@ -305,7 +307,7 @@ impl Compiled {
         }
         if found.acts.contains(&Act::Text) {
             self.plain(memory, literal, out);
-        } else {
+        } else if !found.acts.contains(&Act::First) {
             out.note(literal);
         }
         for act in found.acts {
@@ -313,10 +315,13 @@ impl Compiled {
                 Act::Begin => self.begin(memory, literal, out),
                 Act::End => self.end(memory, literal, out),
                 Act::Announce => self.announce(memory, out),
-                Act::Text => {}
+                Act::Text | Act::First => {}
             }
         }
         memory.mode = found.to;
+        if found.acts.contains(&Act::First) {
+            self.plain(memory, literal, out);
+        }
     }
 
     fn begin(&self, memory: &mut ToolMemory, literal: &str, out: &mut Output<'_>) {
@@ -343,7 +348,11 @@ impl Compiled {
         }
         memory.announced = true;
         let known = |name: &str| !self.grammar.manners.known_only || out.context.knows(name);
-        let name = memory.name.trim();
+        let head = memory.name.trim();
+        let (id, name) = match self.grammar.manners.ids {
+            Ids::Spelled(split) => split(head).map_or((None, ""), |(id, name)| (Some(id), name)),
+            _ => (None, head),
+        };
         if name.is_empty() || !known(name) {
             memory.body = BodyMemory::None;
             return;
@@ -353,7 +362,10 @@ impl Compiled {
         if self.grammar.manners.blank != Blank::Dropped {
             out.content(&blank);
         }
-        out.call(name, self.grammar.manners.ids);
+        match id {
+            Some(id) => out.call_with(id, name),
+            None => out.call(name, self.grammar.manners.ids),
+        }
         self.grammar.body.named(&mut memory.body, name, out);
     }
 

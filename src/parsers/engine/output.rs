@@ -33,12 +33,14 @@ pub(in crate::parsers) struct Record {
 }
 
 /// What the id of a call looks like.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy)]
 pub(in crate::parsers) enum Ids {
     /// Random, whatever the model.
     Random,
     /// Random, but `functions.NAME:INDEX` for models that number their calls.
     OfModel,
+    /// As the model spelled it, before the name: the id and the name in a call's head, or `None` if that is no head.
+    Spelled(fn(&str) -> Option<(&str, &str)>),
 }
 
 impl Output<'_> {
@@ -51,6 +53,16 @@ impl Output<'_> {
 
     /// Begins a call.
     pub(in crate::parsers) fn call(&mut self, name: &str, ids: Ids) {
+        let number = self.context.history_tool_calls.saturating_add(*self.calls);
+        let id = match ids {
+            Ids::OfModel if self.numbered => ids::numbered(name, number),
+            _ => ids::random(self.context.id_seed, *self.calls),
+        };
+        self.call_with(&id, name);
+    }
+
+    /// Begins a call that has an id.
+    pub(in crate::parsers) fn call_with(&mut self, id: &str, name: &str) {
         if let Some(record) = &mut self.record {
             let said = self.events.content().map_or(0, str::len);
             record.content_before_calls.get_or_insert(said);
@@ -60,14 +72,9 @@ impl Output<'_> {
         }
         let index = *self.calls;
         *self.calls = self.calls.saturating_add(1);
-        if self.hides(index) {
-            return;
+        if !self.hides(index) {
+            self.events.push_call(index, id, name);
         }
-        let id = match ids {
-            Ids::OfModel if self.numbered => ids::numbered(name, self.context.history_tool_calls.saturating_add(index)),
-            Ids::OfModel | Ids::Random => ids::random(self.context.id_seed, index),
-        };
-        self.events.push_call(index, &id, name);
     }
 
     /// Adds to the arguments of the call begun last, unless there is nothing to add.

@@ -30,3 +30,8 @@ pub(in crate::parsers) fn without_cut(record: &Record, mut said: Answer) -> Answ
     }
     said
 }
+
+/// Just what the events said.
+pub(in crate::parsers) fn as_said(_context: &Context, _record: &Record, said: Answer) -> Answer {
+    said
+}
