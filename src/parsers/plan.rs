@@ -32,7 +32,7 @@ enum Calls {
 impl Plan {
     pub(super) fn new(dialect: Arc<Dialect>, context: Context) -> Self {
         let thinks = dialect.reasoning.as_deref();
-        let thinks = thinks.is_some_and(|half| half.is_on(&context) && !half.ended_by_prompt(&context));
+        let thinks = thinks.is_some_and(|half| half.reads(&context));
         let calls = calls(&dialect, &context.tool_choice);
         Self { dialect, context, thinks, calls }
     }
@@ -188,7 +188,7 @@ impl Plan {
             _ if !said.calls.is_empty() => Some(said.content).filter(|content| !content.trim().is_empty()),
             _ if promoted => rest,
             // Where one half is not of vLLM's engine, markup that called nothing is given back.
-            Calls::Native if !self.engine_only() => rest,
+            Calls::Native if !self.engine_only() && !said.settled => rest,
             _ => rest.and((!said.content.is_empty()).then_some(said.content)),
         };
         let content = match self.context.tool_choice {

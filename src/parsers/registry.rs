@@ -6,8 +6,18 @@ use super::engine::{ReadReasoning, ReadTools, Setup};
 /// Every dialect.
 static DIALECTS: &[&Definition] = &[
     &deepseek_r1::DIALECT,
+    &deepseek_v3::DIALECT,
+    &deepseek_v31::DIALECT,
+    &deepseek_v32::DIALECT,
+    &deepseek_v4::DIALECT,
+    &deepseek_v41::DIALECT,
+    &glm45::DIALECT,
     &hermes::DIALECT,
+    &holo2::DIALECT,
+    &kimi_k2::DIALECT,
+    &ling3::DIALECT,
     &mimo::DIALECT,
+    &minimax_m2::DIALECT,
     &nemotron_v3::DIALECT,
     &qwen3::DIALECT,
     &qwen3_coder::DIALECT,

@@ -25,6 +25,7 @@ pub(super) static THINKING: Thinking = Thinking {
     calls: &[],
     start: |_| Start::Inside,
     stray: Stray::Text,
+    reopens: false,
     counting: Counting::Marked,
     words: None,
     turns: &[],

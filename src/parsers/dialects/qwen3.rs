@@ -30,6 +30,7 @@ pub(super) const THINKING: Thinking = Thinking {
     calls: &["<tool_call>"],
     start,
     stray: Stray::Dropped,
+    reopens: false,
     counting: Counting::Read,
     words: Some(&["</tool_call>", "<function=", "</function>", "<parameter=", "</parameter>"]),
     turns: &["<|im_start|>", "<|im_end|>"],

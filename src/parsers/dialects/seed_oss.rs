@@ -40,7 +40,7 @@ static GRAMMAR: Grammar = Grammar {
         qwen3_coder::CLOSE,
     ],
     moves: &qwen3_coder::moves(OPEN, CLOSE),
-    body: Body::Params(Params { tag: qwen3_coder::tag, trims_newlines: true }),
+    body: Body::Params(Params { trims_newlines: true, ..Params::plain(qwen3_coder::tag) }),
     manners: Manners { strays: &["</seed:think>"], ..Manners::ENGINE },
     whole: whole::trimmed,
 };

@@ -3,11 +3,13 @@
 mod json_call;
 mod json_list;
 mod params;
+mod raw;
 pub(in crate::parsers) mod tags;
 
 pub(in crate::parsers) use json_call::{JsonCall, JsonCallMemory};
 pub(in crate::parsers) use json_list::{JsonList, JsonListMemory};
-pub(in crate::parsers) use params::{Params, ParamsMemory, Tag};
+pub(in crate::parsers) use params::{Params, ParamsMemory, Tag, Value};
+pub(in crate::parsers) use raw::{Raw, RawMemory};
 
 use serde::{Deserialize, Serialize};
 
@@ -20,6 +22,8 @@ pub(in crate::parsers) enum Body {
     JsonCall(JsonCall),
     /// Parameters between tags, typed by the tool's schema.
     Params(Params),
+    /// JSON arguments and nothing else.
+    Raw(Raw),
 }
 
 /// Where the body of a call stands.
@@ -38,6 +42,9 @@ pub(in crate::parsers) enum BodyMemory {
     /// Among parameters.
     #[serde(rename = "p")]
     Params(Box<ParamsMemory>),
+    /// In raw arguments.
+    #[serde(rename = "r")]
+    Raw(Box<RawMemory>),
 }
 
 impl Body {
@@ -51,6 +58,7 @@ impl Body {
         match self {
             Self::JsonCall(_) => BodyMemory::JsonCall(Box::new(JsonCallMemory::begin(mark))),
             Self::Params(_) => BodyMemory::Params(Box::default()),
+            Self::Raw(_) => BodyMemory::Raw(Box::default()),
         }
     }
 
@@ -68,6 +76,7 @@ impl Body {
                 body.read(memory, text, out);
             }
             (Self::Params(body), BodyMemory::Params(memory)) => body.read(memory, text, out),
+            (Self::Raw(body), BodyMemory::Raw(memory)) => body.read(memory, text, out),
             _ => {}
         }
     }
@@ -77,6 +86,7 @@ impl Body {
         match (self, memory) {
             (Self::JsonCall(body), BodyMemory::JsonCall(memory)) => body.end(&memory, mark, out),
             (Self::Params(body), BodyMemory::Params(memory)) => body.end(*memory, mark, out),
+            (Self::Raw(body), BodyMemory::Raw(memory)) => body.end(&memory, out),
             _ => {}
         }
     }

@@ -49,6 +49,11 @@ pub(in crate::parsers) enum Act {
     End,
     /// The mark is text of its mode, too.
     Text,
+    /// The mark is the first text of the mode that it leads to.
+    First,
+    /// The name is complete: the call is announced, before its body says anything. In a grammar that has this, a call
+    /// that ends before is none.
+    Announce,
 }
 
 /// In mode `from`, `mark` does `acts` and goes to mode `to`.
@@ -92,6 +97,8 @@ pub(in crate::parsers) struct Manners {
     pub(in crate::parsers) ids: Ids,
     /// `required` and named choices make the model write plain JSON.
     pub(in crate::parsers) forces_json: bool,
+    /// Every chunk of content is said, were it empty.
+    pub(in crate::parsers) says_empty: bool,
 }
 
 /// What becomes of white space that no other content precedes.
@@ -115,6 +122,7 @@ impl Manners {
         known_only: false,
         ids: Ids::Random,
         forces_json: true,
+        says_empty: false,
     };
 
     /// How vLLM's engine behaves.
@@ -126,6 +134,7 @@ impl Manners {
         known_only: false,
         ids: Ids::OfModel,
         forces_json: true,
+        says_empty: false,
     };
 }
 
@@ -134,7 +143,8 @@ impl Grammar {
     pub(in crate::parsers) fn compile(&'static self, setup: &Setup<'_>) -> Box<dyn ReadTools> {
         let mut marks = Marks::new(self.marks, setup.vocabulary);
         if let Some(kept) = self.manners.engine {
-            marks = marks.dropping_specials(setup.vocabulary, kept).waiting_for(setup.vocabulary, &[]);
+            let words: Vec<_> = self.marks.iter().map(|(text, _)| *text).collect();
+            marks = marks.dropping_specials(setup.vocabulary, kept).waiting_for(setup.vocabulary, &words);
         }
         let ids: Vec<_> = (0..self.marks.len() as MarkId).collect();
         let strays = if setup.beside_reasoning { self.manners.strays } else { &[] };
@@ -149,7 +159,8 @@ impl Grammar {
             marks.literals(ids.iter().copied().filter(|id| here[usize::from(*id)].is_some()))
         });
         let strays = strays.iter().filter_map(|text| marks.id_of(text)).collect();
-        Box::new(Compiled { grammar: self, marks, table, literals, strays })
+        let announces = self.moves.iter().any(|found| found.acts.contains(&Act::Announce));
+        Box::new(Compiled { grammar: self, marks, table, literals, strays, announces })
     }
 }
 
@@ -162,6 +173,8 @@ struct Compiled {
     table: [Vec<Option<&'static Move>>; Mode::ALL.len()],
     literals: [Literals; Mode::ALL.len()],
     strays: Vec<MarkId>,
+    /// Some mark announces calls; the first text of a body does not.
+    announces: bool,
 }
 
 impl ReadTools for Compiled {
@@ -181,10 +194,17 @@ impl ReadTools for Compiled {
         }
     }
 
+    fn end_chunk(&self, memory: &mut ToolMemory, out: &mut Output<'_>) {
+        if self.grammar.manners.says_empty && memory.mode == Mode::Content && out.events.is_empty() {
+            out.events.push_content("");
+        }
+    }
+
     fn finish(&self, memory: &mut ToolMemory, out: &mut Output<'_>) {
         self.text(memory, "", true, out);
         if memory.open {
             out.note_body_end();
+            out.note_unclosed(memory.announced);
             self.end(memory, "", out);
         }
         let blank = std::mem::take(&mut memory.blank);
@@ -253,7 +273,7 @@ impl Compiled {
             Mode::Name if memory.name.len() < MAX_NAME => memory.name.push_str(text),
             Mode::Name => {}
             Mode::Body => {
-                self.announce(memory, out);
+                self.announce_late(memory, out);
                 self.grammar.body.read(&mut memory.body, text, out);
             }
         }
@@ -287,17 +307,21 @@ impl Compiled {
         }
         if found.acts.contains(&Act::Text) {
             self.plain(memory, literal, out);
-        } else {
+        } else if !found.acts.contains(&Act::First) {
             out.note(literal);
         }
         for act in found.acts {
             match act {
                 Act::Begin => self.begin(memory, literal, out),
                 Act::End => self.end(memory, literal, out),
-                Act::Text => {}
+                Act::Announce => self.announce(memory, out),
+                Act::Text | Act::First => {}
             }
         }
         memory.mode = found.to;
+        if found.acts.contains(&Act::First) {
+            self.plain(memory, literal, out);
+        }
     }
 
     fn begin(&self, memory: &mut ToolMemory, literal: &str, out: &mut Output<'_>) {
@@ -308,14 +332,27 @@ impl Compiled {
         out.note_body();
     }
 
-    /// A call whose name was read by marks begins with the first text of its body.
+    /// A call whose name no mark ends begins with the first text of its body, or ends without any.
+    fn announce_late(&self, memory: &mut ToolMemory, out: &mut Output<'_>) {
+        if !self.announces {
+            self.announce(memory, out);
+        } else if !memory.announced {
+            memory.body = BodyMemory::None;
+        }
+    }
+
+    /// A call whose name was read by marks begins.
     fn announce(&self, memory: &mut ToolMemory, out: &mut Output<'_>) {
         if memory.announced || self.grammar.body.names_itself() {
             return;
         }
         memory.announced = true;
         let known = |name: &str| !self.grammar.manners.known_only || out.context.knows(name);
-        let name = memory.name.trim();
+        let head = memory.name.trim();
+        let (id, name) = match self.grammar.manners.ids {
+            Ids::Spelled(split) => split(head).map_or((None, ""), |(id, name)| (Some(id), name)),
+            _ => (None, head),
+        };
         if name.is_empty() || !known(name) {
             memory.body = BodyMemory::None;
             return;
@@ -325,12 +362,15 @@ impl Compiled {
         if self.grammar.manners.blank != Blank::Dropped {
             out.content(&blank);
         }
-        out.call(name, self.grammar.manners.ids);
+        match id {
+            Some(id) => out.call_with(id, name),
+            None => out.call(name, self.grammar.manners.ids),
+        }
         self.grammar.body.named(&mut memory.body, name, out);
     }
 
     fn end(&self, memory: &mut ToolMemory, literal: &str, out: &mut Output<'_>) {
-        self.announce(memory, out);
+        self.announce_late(memory, out);
         let body = std::mem::take(&mut memory.body);
         self.grammar.body.end(body, literal, out);
         memory.open = false;

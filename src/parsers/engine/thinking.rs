@@ -11,7 +11,6 @@ pub(in crate::parsers) enum Start {
     /// In reasoning, with or without an opening mark.
     Inside,
     /// In content, until an opening mark.
-    #[allow(dead_code)]
     Outside,
     /// Nothing is reasoning; marks are content.
     Never,
@@ -44,6 +43,8 @@ pub(in crate::parsers) struct Thinking {
     pub(in crate::parsers) calls: &'static [&'static str],
     pub(in crate::parsers) start: fn(&Context) -> Start,
     pub(in crate::parsers) stray: Stray,
+    /// An opening mark in content begins reasoning again.
+    pub(in crate::parsers) reopens: bool,
     pub(in crate::parsers) counting: Counting,
     /// For what vLLM reads with its engine: special tokens that are no marks disappear, and reasoning waits at the start
     /// of these words, as it does for its own marks.
@@ -76,9 +77,10 @@ impl Thinking {
         let mut list = vec![(self.open, By::Token), (self.close, By::Token)];
         list.extend(self.calls.iter().map(|mark| (*mark, By::Token)));
         let mut marks = Marks::new(&list, vocabulary);
-        let outside = marks.literals(match self.stray {
-            Stray::Text => 0..0,
-            Stray::Dropped => CLOSE..CLOSE + 1,
+        let outside = marks.literals(match (self.reopens, self.stray) {
+            (true, _) => OPEN..CLOSE + 1,
+            (false, Stray::Text) => 0..0,
+            (false, Stray::Dropped) => CLOSE..CLOSE + 1,
         });
         if let Some(words) = self.words {
             marks = marks.dropping_specials(vocabulary, &[]).waiting_for(vocabulary, words);
@@ -104,7 +106,7 @@ impl ReadReasoning for Compiled {
     }
 
     fn start(&self, context: &Context) -> ReasoningMemory {
-        let inside = (self.thinking.start)(context) == Start::Inside;
+        let inside = (self.thinking.start)(context) == Start::Inside && !self.ended_by_prompt(context);
         let keeps = (self.thinking.promotes)(context);
         ReasoningMemory { inside, keeps, ..ReasoningMemory::default() }
     }
@@ -121,6 +123,10 @@ impl ReadReasoning for Compiled {
             }
         }
         start != Start::Inside
+    }
+
+    fn reads(&self, context: &Context) -> bool {
+        self.is_on(context) && (self.thinking.reopens || !self.ended_by_prompt(context))
     }
 
     fn read(&self, memory: &mut ReasoningMemory, token: Token<'_>, say: &mut dyn FnMut(Piece<'_>)) {
@@ -241,6 +247,7 @@ impl Compiled {
                 memory.inside = false;
                 say(Piece::Rest(token));
             }
+            (false, OPEN) if self.thinking.reopens => (memory.inside, memory.opened) = (true, true),
             (false, CLOSE) if self.thinking.stray == Stray::Dropped => {}
             (false, _) => say(Piece::Rest(token)),
         }

@@ -22,3 +22,16 @@ pub(in crate::parsers) fn untrimmed(_context: &Context, record: &Record, mut sai
     said.content = record.without_blank_after_calls(said.content);
     said
 }
+
+/// A call that was cut is none.
+pub(in crate::parsers) fn without_cut(record: &Record, mut said: Answer) -> Answer {
+    if record.is_unclosed() {
+        said.calls.pop();
+    }
+    said
+}
+
+/// Just what the events said.
+pub(in crate::parsers) fn as_said(_context: &Context, _record: &Record, said: Answer) -> Answer {
+    said
+}
