@@ -117,10 +117,14 @@ pub async fn answer(
         Route::Completions => completions::create(context, headers, &body).await,
         Route::ChatRender => render::chat(&context, headers, &body).map(response::json),
         Route::CompletionsRender => render::completions(&context, headers, &body).map(response::json),
-        Route::ChatDerender => derender::chat(&context, &body).map(response::json),
-        Route::CompletionsDerender => derender::completions(&context, &body).map(response::json),
-        Route::Tokenize => tokenize::tokenize(&context, &body).map(response::json),
-        Route::Detokenize => tokenize::detokenize(&context, &body).map(response::json),
+        Route::ChatDerender => context.heavy.run(body.len(), || derender::chat(&context, &body)).map(response::json),
+        Route::CompletionsDerender => {
+            context.heavy.run(body.len(), || derender::completions(&context, &body)).map(response::json)
+        }
+        Route::Tokenize => context.heavy.run(body.len(), || tokenize::tokenize(&context, &body)).map(response::json),
+        Route::Detokenize => {
+            context.heavy.run(body.len(), || tokenize::detokenize(&context, &body)).map(response::json)
+        }
         Route::Models | Route::Health | Route::Ping | Route::Version | Route::Load | Route::Metrics => {
             Ok(admin::answer(&context, route))
         }
