@@ -2,6 +2,7 @@
 
 use serde::Deserialize;
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 use super::error::ApiError;
 use super::generate::GenerateResponse;
@@ -34,9 +35,9 @@ pub struct ChatBody<'a, S> {
     /// The prompt; of the chunks of a stream only the first is read with it.
     #[serde(default, borrow)]
     pub prompt_token_ids: Option<LazyIds<'a>>,
-    /// The chat request that was rendered.
-    #[serde(default)]
-    pub chat_request: Option<Value>,
+    /// The chat request that was rendered; it stays text until it is known to be new.
+    #[serde(default, borrow)]
+    pub chat_request: Option<&'a RawValue>,
     /// couplet's own: the state that is returned leaves out what grows with the reply.
     #[serde(default)]
     pub compact_state: bool,

@@ -6,11 +6,15 @@
 mod chat;
 mod checks;
 mod completions;
+mod requests;
 
 use bytes::Bytes;
+use serde_json::value::RawValue;
+
+use requests::KnownRequest;
+pub use requests::KnownRequests;
 
 use super::{Context, Served, coupled, plan};
-use crate::api::chat::ChatRequest;
 use crate::api::completions::CompletionRequest;
 use crate::api::derender::{ChatBody, CompletionBody, parse};
 use crate::api::error::ApiError;
@@ -24,15 +28,12 @@ use crate::respond::usage::Usage;
 
 /// Answers `/v1/chat/completions/derender`.
 pub fn chat(context: &Context, body: &Bytes) -> Result<Bytes, ApiError> {
-    let mut body: ChatBody<'_, StreamState> = parse(body)?;
-    let request = body
-        .chat_request
-        .take()
-        .filter(|request| !request.is_null())
-        .map(|request| ChatRequest::from_value(request, "body.DerenderChatRequest.chat_request"))
-        .transpose()?;
+    let body: ChatBody<'_, StreamState> = parse(body)?;
     let served = context.served(body.model.as_deref())?;
-    if body.stream { chat::chunk(served, body, request) } else { chat::whole(served, body, request) }
+    let text = body.chat_request.map(RawValue::get).filter(|text| *text != "null");
+    let known = text.map(|text| context.known_requests.get(served, text)).transpose()?;
+    let known = known.as_deref();
+    if body.stream { chat::chunk(served, body, known) } else { chat::whole(served, body, known) }
 }
 
 /// Answers `/v1/completions/derender`.

@@ -35,8 +35,10 @@ pub struct Context {
     pub settings: Settings,
     /// What is counted.
     pub metrics: Metrics,
-    /// Bounds long renderings.
+    /// Bounds long work.
     pub heavy: Heavy,
+    /// Chat requests of the derender route that were read before.
+    pub known_requests: derender::KnownRequests,
 }
 
 /// A model with the engines that run it.

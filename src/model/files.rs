@@ -19,9 +19,16 @@ pub(crate) struct ModelFiles {
 enum Source {
     Directory(PathBuf),
     /// On the hub: what it lists is fetched into the cache.
-    Hub { id: String, repo: Box<ApiRepo>, listed: HashSet<String> },
+    Hub {
+        id: String,
+        repo: Box<ApiRepo>,
+        listed: HashSet<String>,
+    },
     /// In the hub's cache: offline, or the hub does not answer.
-    Cache { id: String, cache: CacheRepo },
+    Cache {
+        id: String,
+        cache: CacheRepo,
+    },
 }
 
 /// A file that was read.
@@ -67,9 +74,7 @@ impl ModelFiles {
             return Ok(Self { source: Source::Cache { id: id.to_owned(), cache } });
         }
         match list(repo()) {
-            Ok((repo, listed)) => {
-                Ok(Self { source: Source::Hub { id: id.to_owned(), repo: Box::new(repo), listed } })
-            }
+            Ok((repo, listed)) => Ok(Self { source: Source::Hub { id: id.to_owned(), repo: Box::new(repo), listed } }),
             // What was fetched once serves while the hub is away.
             Err(_) if cache.get("config.json").is_some() => {
                 Ok(Self { source: Source::Cache { id: id.to_owned(), cache } })

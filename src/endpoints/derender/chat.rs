@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use super::super::plan::{Reader, TextFields};
-use super::{Served, checks, coupled, envelope, plan, read_whole, write_chunk_usage, write_usage};
+use super::{KnownRequest, Served, checks, coupled, envelope, plan, read_whole, write_chunk_usage, write_usage};
 use crate::api::chat::ChatRequest;
 use crate::api::derender::ChatBody;
 use crate::api::error::ApiError;
@@ -14,8 +14,7 @@ use crate::derender::logprobs::{self, ChatLogprobs, Style};
 use crate::derender::pieces::Pieces;
 use crate::derender::stream_state::StreamState;
 use crate::derender::text;
-use crate::parsers::Events;
-use crate::render;
+use crate::parsers::{self, Events};
 use crate::respond::chat::{ChunkChoice, WholeChoice, write_chunk_choice, write_whole_choice};
 use crate::respond::json::JsonBuffer;
 
@@ -27,20 +26,19 @@ const NO_PROMPT: &str = "prompt_token_ids is required when a tool or reasoning p
 pub(super) fn whole(
     served: &Served,
     body: ChatBody<'_, StreamState>,
-    request: Option<ChatRequest>,
+    known: Option<&KnownRequest>,
 ) -> Result<Bytes, ApiError> {
     let answer = checks::required(body.generate_response, "generate_response")?;
     checks::check_mode(&answer)?;
     checks::check_bounds(served, std::slice::from_ref(&answer))?;
     checks::check_prompt(served, body.prompt_token_ids.as_ref().map_or(0, LazyIds::len))?;
-    if served.dialect.is_some() && request.is_none() {
+    if served.dialect.is_some() && known.is_none() {
         return Err(ApiError::bad_request(NO_CHAT_REQUEST));
     }
     let given = checks::read_ids(body.prompt_token_ids.as_ref())?;
     let prompt = given.as_deref().or(answer.prompt_token_ids.as_deref()).unwrap_or_default();
     // vLLM gives its one-shot parser the engine's copy of the prompt only.
-    let reader =
-        ChatReader::new(served, request.as_ref(), answer.prompt_token_ids.as_deref().unwrap_or_default(), None);
+    let reader = ChatReader::new(served, known, answer.prompt_token_ids.as_deref().unwrap_or_default(), None);
     let returned_prompt = reader.wants(|request| request.return_token_ids).then_some(&answer.prompt_token_ids).cloned();
     let mut json = JsonBuffer::default();
     envelope(served, &answer, body.model.as_deref(), "chat.completion").open(&mut json);
@@ -59,15 +57,15 @@ pub(super) fn whole(
 pub(super) fn chunk(
     served: &Served,
     body: ChatBody<'_, StreamState>,
-    request: Option<ChatRequest>,
+    known: Option<&KnownRequest>,
 ) -> Result<Bytes, ApiError> {
     let chunk = checks::required(body.generate_chunk, "generate_chunk")?;
     checks::check_mode(&chunk)?;
     checks::check_state(body.stream_state.as_ref())?;
-    if request.as_ref().is_some_and(|request| !request.stop.0.is_empty()) && !body.compact_state {
+    if known.is_some_and(|known| !known.request.stop.0.is_empty()) && !body.compact_state {
         return Err(ApiError::bad_request(checks::STOP_STRINGS));
     }
-    if served.dialect.is_some() && request.is_none() {
+    if served.dialect.is_some() && known.is_none() {
         return Err(ApiError::bad_request(NO_CHAT_REQUEST));
     }
     if served.dialect.is_some() && body.prompt_token_ids.is_none() {
@@ -80,7 +78,7 @@ pub(super) fn chunk(
     let thinks = body.stream_state.as_ref().and_then(StreamState::thinks);
     let given = checks::read_ids(body.prompt_token_ids.as_ref().filter(|_| thinks.is_none()))?;
     let prompt = given.as_deref().or(chunk.prompt_token_ids.as_deref()).unwrap_or_default();
-    let reader = ChatReader::new(served, request.as_ref(), prompt, thinks);
+    let reader = ChatReader::new(served, known, prompt, thinks);
     let mut wire = body.stream_state.clone().unwrap_or_default();
     let mut json = JsonBuffer::default();
     json.raw("{\"chunk\":");
@@ -110,15 +108,16 @@ struct ChatReader<'a> {
 
 impl<'a> ChatReader<'a> {
     /// `thinks` is what the dialect took from the prompt at the start of the reply, where that is known.
-    fn new(served: &Served, request: Option<&'a ChatRequest>, prompt: &[u32], thinks: Option<bool>) -> Self {
-        let plan = match request {
-            Some(request) => {
-                let kwargs = render::effective_template_kwargs(&served.model, request);
-                let facts = render::parser_context(request, prompt.to_vec(), kwargs, coupled::random());
+    fn new(served: &Served, known: Option<&'a KnownRequest>, prompt: &[u32], thinks: Option<bool>) -> Self {
+        let plan = match known {
+            Some(KnownRequest { request, facts, .. }) => {
+                let prompt_token_ids = prompt.to_vec();
+                let facts = parsers::Context { prompt_token_ids, id_seed: coupled::random(), ..facts.clone() };
                 plan::chat(served, request, TextFields::chat(request, Reader::Derenderer), facts, thinks)
             }
             None => plan::plain_chat(served),
         };
+        let request = known.map(|known| &known.request);
         let style = match request {
             Some(request) if request.logprobs == Some(true) => Style::chat(
                 Some(request.top_logprobs.0),
