@@ -19,13 +19,13 @@ mod scan;
 mod thinking;
 pub(super) mod whole;
 
-pub(super) use body::{Body, JsonCall, Params, Raw, Tag, Value, tags};
+pub(super) use body::{Body, Collected, JsonCall, Params, Raw, Tag, Typing, Value, tags};
 pub(super) use forced::{Named, Required};
 pub(super) use grammar::{Act, Blank, Grammar, Manners, Mode, Move, on};
 pub(super) use marks::{By, Marks};
 pub(super) use memory::{ReasoningMemory, ToolMemory};
 pub(super) use output::{Ids, Output, Record};
-pub(super) use thinking::{Counting, Start, Stray, Thinking};
+pub(super) use thinking::{Counting, Reopens, Start, Stray, Thinking};
 
 use std::fmt::Debug;
 

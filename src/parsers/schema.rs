@@ -35,6 +35,11 @@ impl Types {
         }
     }
 
+    /// A string may be among them.
+    pub(super) fn allows_string(self) -> bool {
+        self.allows(STRING)
+    }
+
     fn allows(self, bit: u8) -> bool {
         self.bits & bit != 0
     }
@@ -134,7 +139,7 @@ fn null(text: &str) -> Option<Json> {
 }
 
 /// `int(text)`: surrounding white space, a sign, and `_` between digits.
-fn integer(text: &str) -> Option<Json> {
+pub(super) fn integer(text: &str) -> Option<Json> {
     let text = text.trim();
     let (sign, digits) = match text.strip_prefix('-') {
         Some(digits) => ("-", digits),

@@ -1,14 +1,16 @@
 //! How the body of a call is read, whatever marks stand around it.
 
+mod collected;
 mod json_call;
 mod json_list;
 mod params;
 mod raw;
 pub(in crate::parsers) mod tags;
 
+pub(in crate::parsers) use collected::{Collected, CollectedMemory};
 pub(in crate::parsers) use json_call::{JsonCall, JsonCallMemory};
 pub(in crate::parsers) use json_list::{JsonList, JsonListMemory};
-pub(in crate::parsers) use params::{Params, ParamsMemory, Tag, Value};
+pub(in crate::parsers) use params::{Params, ParamsMemory, Tag, Typing, Value};
 pub(in crate::parsers) use raw::{Raw, RawMemory};
 
 use serde::{Deserialize, Serialize};
@@ -24,6 +26,8 @@ pub(in crate::parsers) enum Body {
     Params(Params),
     /// JSON arguments and nothing else.
     Raw(Raw),
+    /// Anything, made into arguments at its end.
+    Collected(Collected),
 }
 
 /// Where the body of a call stands.
@@ -45,6 +49,9 @@ pub(in crate::parsers) enum BodyMemory {
     /// In raw arguments.
     #[serde(rename = "r")]
     Raw(Box<RawMemory>),
+    /// In a body that is collected.
+    #[serde(rename = "c")]
+    Collected(Box<CollectedMemory>),
 }
 
 impl Body {
@@ -59,13 +66,16 @@ impl Body {
             Self::JsonCall(_) => BodyMemory::JsonCall(Box::new(JsonCallMemory::begin(mark))),
             Self::Params(_) => BodyMemory::Params(Box::default()),
             Self::Raw(_) => BodyMemory::Raw(Box::default()),
+            Self::Collected(_) => BodyMemory::Collected(Box::default()),
         }
     }
 
     /// The name has been read.
     pub(super) fn named(&self, memory: &mut BodyMemory, name: &str, _out: &mut Output<'_>) {
-        if let BodyMemory::Params(memory) = memory {
-            memory.named(name);
+        match memory {
+            BodyMemory::Params(memory) => memory.named(name),
+            BodyMemory::Collected(memory) => memory.named(name),
+            _ => {}
         }
     }
 
@@ -77,6 +87,7 @@ impl Body {
             }
             (Self::Params(body), BodyMemory::Params(memory)) => body.read(memory, text, out),
             (Self::Raw(body), BodyMemory::Raw(memory)) => body.read(memory, text, out),
+            (Self::Collected(_), BodyMemory::Collected(memory)) => memory.read(text),
             _ => {}
         }
     }
@@ -87,6 +98,7 @@ impl Body {
             (Self::JsonCall(body), BodyMemory::JsonCall(memory)) => body.end(&memory, mark, out),
             (Self::Params(body), BodyMemory::Params(memory)) => body.end(*memory, mark, out),
             (Self::Raw(body), BodyMemory::Raw(memory)) => body.end(&memory, out),
+            (Self::Collected(body), BodyMemory::Collected(memory)) => body.end(&memory, out),
             _ => {}
         }
     }

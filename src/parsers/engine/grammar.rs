@@ -92,6 +92,8 @@ pub(in crate::parsers) struct Manners {
     pub(in crate::parsers) blank: Blank,
     /// A call's head and its first arguments share an entry when they share a chunk.
     pub(in crate::parsers) joined: bool,
+    /// A call's head has empty arguments.
+    pub(in crate::parsers) empty_head: bool,
     /// A call of a function that the request does not have is dropped.
     pub(in crate::parsers) known_only: bool,
     pub(in crate::parsers) ids: Ids,
@@ -99,6 +101,8 @@ pub(in crate::parsers) struct Manners {
     pub(in crate::parsers) forces_json: bool,
     /// Every chunk of content is said, were it empty.
     pub(in crate::parsers) says_empty: bool,
+    /// What begins like this and may have become a mark is dropped at the end of the reply; empty where nothing is.
+    pub(in crate::parsers) drops_cut: &'static str,
 }
 
 /// What becomes of white space that no other content precedes.
@@ -120,9 +124,11 @@ impl Manners {
         blank: Blank::Said,
         joined: false,
         known_only: false,
+        empty_head: false,
         ids: Ids::Random,
         forces_json: true,
         says_empty: false,
+        drops_cut: "",
     };
 
     /// How vLLM's engine behaves.
@@ -132,9 +138,11 @@ impl Manners {
         blank: Blank::Dropped,
         joined: true,
         known_only: false,
+        empty_head: false,
         ids: Ids::OfModel,
         forces_json: true,
         says_empty: false,
+        drops_cut: "",
     };
 }
 
@@ -201,6 +209,10 @@ impl ReadTools for Compiled {
     }
 
     fn finish(&self, memory: &mut ToolMemory, out: &mut Output<'_>) {
+        let cut = self.grammar.manners.drops_cut;
+        if !cut.is_empty() && memory.held.starts_with(cut) {
+            memory.held.clear();
+        }
         self.text(memory, "", true, out);
         if memory.open {
             out.note_body_end();
@@ -365,6 +377,9 @@ impl Compiled {
         match id {
             Some(id) => out.call_with(id, name),
             None => out.call(name, self.grammar.manners.ids),
+        }
+        if self.grammar.manners.empty_head {
+            out.even_empty_arguments("");
         }
         self.grammar.body.named(&mut memory.body, name, out);
     }

@@ -23,6 +23,19 @@ pub(in crate::parsers) enum Stray {
     Text,
     /// Nothing.
     Dropped,
+    /// Nothing at the start of the reply, text elsewhere.
+    DroppedFirst,
+}
+
+/// How often an opening mark in content begins reasoning.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::parsers) enum Reopens {
+    /// Never.
+    Never,
+    /// Once: the first.
+    Once,
+    /// Always.
+    Always,
 }
 
 /// Which tokens count as reasoning.
@@ -39,12 +52,16 @@ pub(in crate::parsers) enum Counting {
 pub(in crate::parsers) struct Thinking {
     pub(in crate::parsers) open: &'static str,
     pub(in crate::parsers) close: &'static str,
+    /// What makes the two marks marks.
+    pub(in crate::parsers) by: By,
+    /// Marks around content, dropped after the reasoning.
+    pub(in crate::parsers) around: &'static [&'static str],
     /// Marks of tool calls that end reasoning by themselves; the tool half reads them.
     pub(in crate::parsers) calls: &'static [&'static str],
     pub(in crate::parsers) start: fn(&Context) -> Start,
     pub(in crate::parsers) stray: Stray,
     /// An opening mark in content begins reasoning again.
-    pub(in crate::parsers) reopens: bool,
+    pub(in crate::parsers) reopens: Reopens,
     pub(in crate::parsers) counting: Counting,
     /// For what vLLM reads with its engine: special tokens that are no marks disappear, and reasoning waits at the start
     /// of these words, as it does for its own marks.
@@ -55,6 +72,8 @@ pub(in crate::parsers) struct Thinking {
     pub(in crate::parsers) says_empty: bool,
     /// White space at the end of the reasoning is dropped.
     pub(in crate::parsers) trims: bool,
+    /// What begins like this and may have become a mark is dropped at the end of the reply; empty where nothing is.
+    pub(in crate::parsers) drops_cut: &'static str,
     /// Whether a reply that would have no content has its reasoning as content.
     pub(in crate::parsers) promotes: fn(&Context) -> bool,
     /// A whole answer has an empty string, not null, where there is no reasoning.
@@ -74,20 +93,21 @@ impl Thinking {
     /// Looks the marks up in a vocabulary.
     pub(in crate::parsers) fn compile(&'static self, setup: &Setup<'_>) -> Box<dyn ReadReasoning> {
         let vocabulary = setup.vocabulary;
-        let mut list = vec![(self.open, By::Token), (self.close, By::Token)];
-        list.extend(self.calls.iter().map(|mark| (*mark, By::Token)));
+        let mut list = vec![(self.open, self.by), (self.close, self.by)];
+        list.extend(self.calls.iter().chain(self.around).map(|mark| (*mark, By::Token)));
         let mut marks = Marks::new(&list, vocabulary);
+        let around = CLOSE + 1 + self.calls.len() as MarkId;
         let outside = marks.literals(match (self.reopens, self.stray) {
-            (true, _) => OPEN..CLOSE + 1,
-            (false, Stray::Text) => 0..0,
-            (false, Stray::Dropped) => CLOSE..CLOSE + 1,
+            (Reopens::Never, Stray::Text) => around..list.len() as MarkId,
+            (Reopens::Never, _) => CLOSE..CLOSE + 1,
+            _ => OPEN..CLOSE + 1,
         });
         if let Some(words) = self.words {
             marks = marks.dropping_specials(vocabulary, &[]).waiting_for(vocabulary, words);
         }
         let inside = marks.literals(0..list.len() as MarkId);
         let turns = self.turns.iter().filter_map(|text| vocabulary.ids.get(*text).copied()).collect();
-        Box::new(Compiled { thinking: self, marks, inside, outside, turns })
+        Box::new(Compiled { thinking: self, marks, inside, outside, turns, around })
     }
 }
 
@@ -98,6 +118,8 @@ struct Compiled {
     inside: Literals,
     outside: Literals,
     turns: Vec<u32>,
+    /// The first of the marks around content.
+    around: MarkId,
 }
 
 impl ReadReasoning for Compiled {
@@ -126,7 +148,7 @@ impl ReadReasoning for Compiled {
     }
 
     fn reads(&self, context: &Context) -> bool {
-        self.is_on(context) && (self.thinking.reopens || !self.ended_by_prompt(context))
+        self.is_on(context) && (self.thinking.reopens != Reopens::Never || !self.ended_by_prompt(context))
     }
 
     fn read(&self, memory: &mut ReasoningMemory, token: Token<'_>, say: &mut dyn FnMut(Piece<'_>)) {
@@ -158,9 +180,15 @@ impl ReadReasoning for Compiled {
     }
 
     fn finish(&self, memory: &mut ReasoningMemory, say: &mut dyn FnMut(Piece<'_>)) {
+        let cut = self.thinking.drops_cut;
+        if memory.inside && !cut.is_empty() && memory.held.starts_with(cut) {
+            memory.held.clear();
+        }
         self.text(memory, "", true, say);
         if memory.inside {
             say(Piece::Rest(Token { id: None, text: &std::mem::take(&mut memory.kept) }));
+        } else if !self.thinking.around.is_empty() && !memory.wrapped {
+            say(Piece::Rest(Token { id: None, text: &std::mem::take(&mut memory.blank) }));
         }
     }
 
@@ -190,9 +218,40 @@ impl Compiled {
         self.text(memory, token.text, false, say);
     }
 
-    fn say(&self, memory: &mut ReasoningMemory, token: Token<'_>, say: &mut dyn FnMut(Piece<'_>)) {
-        if !memory.inside {
+    /// Says content. Where marks may stand around it, white space outside of them is nothing.
+    fn say_rest(&self, memory: &mut ReasoningMemory, token: Token<'_>, say: &mut dyn FnMut(Piece<'_>)) {
+        if self.thinking.around.is_empty() || memory.blank.len() > MAX_BLANK {
             return say(Piece::Rest(token));
+        }
+        let (solid, blank) = token.text.split_at(token.text.trim_end().len());
+        if !solid.is_empty() {
+            say(Piece::Rest(Token { id: None, text: &std::mem::take(&mut memory.blank) }));
+            let id = token.id.filter(|_| blank.is_empty());
+            say(Piece::Rest(Token { id, text: solid }));
+        }
+        memory.blank.push_str(blank);
+    }
+
+    fn reopens(&self, memory: &ReasoningMemory) -> bool {
+        match self.thinking.reopens {
+            Reopens::Never => false,
+            Reopens::Once => !memory.opened,
+            Reopens::Always => true,
+        }
+    }
+
+    fn drops_close(&self, memory: &ReasoningMemory) -> bool {
+        match self.thinking.stray {
+            Stray::Text => false,
+            Stray::Dropped => true,
+            Stray::DroppedFirst => !memory.opened && !memory.spoken,
+        }
+    }
+
+    fn say(&self, memory: &mut ReasoningMemory, token: Token<'_>, say: &mut dyn FnMut(Piece<'_>)) {
+        memory.spoken |= !token.text.is_empty();
+        if !memory.inside {
+            return self.say_rest(memory, token, say);
         }
         if memory.keeps && memory.kept.len() < MAX_KEPT {
             memory.kept.push_str(token.text);
@@ -242,13 +301,20 @@ impl Compiled {
             (true, OPEN) if self.thinking.stray == Stray::Text => self.say(memory, token, say),
             (true, OPEN) => {}
             (true, CLOSE) => memory.inside = false,
-            (true, LOOKALIKE) => self.say(memory, token, say),
+            (true, mark) if mark >= self.around => self.say(memory, token, say),
             (true, _) => {
                 memory.inside = false;
                 say(Piece::Rest(token));
             }
-            (false, OPEN) if self.thinking.reopens => (memory.inside, memory.opened) = (true, true),
-            (false, CLOSE) if self.thinking.stray == Stray::Dropped => {}
+            (false, OPEN) if self.reopens(memory) => (memory.inside, memory.opened) = (true, true),
+            (false, CLOSE) if self.drops_close(memory) => {}
+            (false, mark) if mark >= self.around && mark != LOOKALIKE => {
+                let blank = std::mem::take(&mut memory.blank);
+                if memory.wrapped && mark > self.around {
+                    say(Piece::Rest(Token { id: None, text: &blank }));
+                }
+                memory.wrapped = true;
+            }
             (false, _) => say(Piece::Rest(token)),
         }
     }
