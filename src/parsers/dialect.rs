@@ -50,7 +50,9 @@ impl Dialect {
     ) -> Result<Option<Self>, DialectError> {
         let setup = Setup { vocabulary, beside_reasoning: reasoning_parser.is_some() };
         let reasoning = reasoning_parser.map(|name| reasoning(name, &setup)).transpose()?;
-        let tools = tool_parser.filter(|_| enable_auto_tools).map(|name| tools(name, &setup)).transpose()?;
+        let tool_parser = tool_parser.filter(|_| enable_auto_tools);
+        let tool_parser = tool_parser.or_else(|| reasoning.as_ref().and_then(|half| half.content_by()));
+        let tools = tool_parser.map(|name| tools(name, &setup)).transpose()?;
         let numbered = matches!(model_type, "kimi_k2" | "kimi_k25" | "kimi_k3");
         Ok((reasoning.is_some() || tools.is_some()).then_some(Self { reasoning, tools, numbered }))
     }

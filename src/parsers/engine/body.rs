@@ -60,6 +60,11 @@ impl Body {
         matches!(self, Self::JsonCall(_))
     }
 
+    /// True where nothing is said before the end, so that reading does no harm to a call that is none.
+    pub(super) fn says_at_end(&self) -> bool {
+        matches!(self, Self::Collected(_))
+    }
+
     /// A call that this mark begins.
     pub(super) fn begin(&self, mark: &str) -> BodyMemory {
         match self {

@@ -99,6 +99,8 @@ pub(in crate::parsers) struct Manners {
     pub(in crate::parsers) ids: Ids,
     /// `required` and named choices make the model write plain JSON.
     pub(in crate::parsers) forces_json: bool,
+    /// It reads even where no call may come: its marks are never content.
+    pub(in crate::parsers) always: bool,
     /// Every chunk of content is said, were it empty.
     pub(in crate::parsers) says_empty: bool,
     /// What begins like this and may have become a mark is dropped at the end of the reply; empty where nothing is.
@@ -127,6 +129,7 @@ impl Manners {
         empty_head: false,
         ids: Ids::Random,
         forces_json: true,
+        always: false,
         says_empty: false,
         drops_cut: "",
     };
@@ -141,6 +144,7 @@ impl Manners {
         empty_head: false,
         ids: Ids::OfModel,
         forces_json: true,
+        always: false,
         says_empty: false,
         drops_cut: "",
     };
@@ -237,6 +241,10 @@ impl ReadTools for Compiled {
         self.grammar.manners.engine.is_some()
     }
 
+    fn reads_always(&self) -> bool {
+        self.grammar.manners.always
+    }
+
     fn whole(&self, context: &Context, record: &Record, said: Answer) -> Answer {
         (self.grammar.whole)(context, record, said)
     }
@@ -286,7 +294,9 @@ impl Compiled {
             Mode::Name => {}
             Mode::Body => {
                 self.announce_late(memory, out);
-                self.grammar.body.read(&mut memory.body, text, out);
+                if memory.announced || self.grammar.body.says_at_end() || self.grammar.body.names_itself() {
+                    self.grammar.body.read(&mut memory.body, text, out);
+                }
             }
         }
     }
@@ -348,8 +358,6 @@ impl Compiled {
     fn announce_late(&self, memory: &mut ToolMemory, out: &mut Output<'_>) {
         if !self.announces {
             self.announce(memory, out);
-        } else if !memory.announced {
-            memory.body = BodyMemory::None;
         }
     }
 
@@ -363,6 +371,7 @@ impl Compiled {
         let head = memory.name.trim();
         let (id, name) = match self.grammar.manners.ids {
             Ids::Spelled(split) => split(head).map_or((None, ""), |(id, name)| (Some(id), name)),
+            Ids::Within(find) => (None, find(head).unwrap_or_default()),
             _ => (None, head),
         };
         if name.is_empty() || !known(name) {
@@ -387,7 +396,9 @@ impl Compiled {
     fn end(&self, memory: &mut ToolMemory, literal: &str, out: &mut Output<'_>) {
         self.announce_late(memory, out);
         let body = std::mem::take(&mut memory.body);
-        self.grammar.body.end(body, literal, out);
+        if memory.announced || self.grammar.body.names_itself() {
+            self.grammar.body.end(body, literal, out);
+        }
         memory.open = false;
     }
 }

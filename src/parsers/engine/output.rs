@@ -41,6 +41,8 @@ pub(in crate::parsers) enum Ids {
     OfModel,
     /// As the model spelled it, before the name: the id and the name in a call's head, or `None` if that is no head.
     Spelled(fn(&str) -> Option<(&str, &str)>),
+    /// Random; the name stands somewhere in the call's head.
+    Within(fn(&str) -> Option<&str>),
 }
 
 impl Output<'_> {

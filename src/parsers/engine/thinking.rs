@@ -58,6 +58,8 @@ pub(in crate::parsers) struct Thinking {
     pub(in crate::parsers) around: &'static [&'static str],
     /// Marks of tool calls that end reasoning by themselves; the tool half reads them.
     pub(in crate::parsers) calls: &'static [&'static str],
+    /// The tool half that reads content even where no tool parser was configured.
+    pub(in crate::parsers) content_by: Option<&'static str>,
     pub(in crate::parsers) start: fn(&Context) -> Start,
     pub(in crate::parsers) stray: Stray,
     /// An opening mark in content begins reasoning again.
@@ -199,6 +201,10 @@ impl ReadReasoning for Compiled {
 
     fn is_engine(&self) -> bool {
         self.thinking.words.is_some()
+    }
+
+    fn content_by(&self) -> Option<&'static str> {
+        self.thinking.content_by
     }
 
     fn whole(&self, context: &Context, reasoning: String, rest: String) -> (Option<String>, Option<String>) {

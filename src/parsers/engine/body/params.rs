@@ -29,6 +29,8 @@ pub(in crate::parsers) struct Params {
     /// A single parameter of one of these names, that the function does not have, holds all arguments.
     pub(in crate::parsers) wrappers: &'static [&'static str],
     pub(in crate::parsers) typing: Typing,
+    /// The arguments' brace goes out with the first text of the body.
+    pub(in crate::parsers) opens: bool,
 }
 
 /// What makes a value of a text.
@@ -48,7 +50,7 @@ pub(in crate::parsers) enum Typing {
 impl Params {
     /// Values as they stand between their tags.
     pub(in crate::parsers) const fn plain(tag: fn(&str) -> Tag<'_>) -> Self {
-        Self { tag, trims_newlines: false, says_at: None, wrappers: &[], typing: Typing::Schema }
+        Self { tag, trims_newlines: false, says_at: None, wrappers: &[], typing: Typing::Schema, opens: false }
     }
 }
 
@@ -109,6 +111,9 @@ pub(in crate::parsers) struct ParamsMemory {
     pending: String,
     #[serde(rename = "n", skip_serializing_if = "is_default")]
     count: usize,
+    /// The brace went out.
+    #[serde(rename = "o", skip_serializing_if = "is_default")]
+    opened: bool,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -129,6 +134,11 @@ enum Place {
 }
 
 impl ParamsMemory {
+    /// The brace that opens the arguments went out.
+    fn begun(&self) -> bool {
+        self.opened || self.count > 0
+    }
+
     pub(super) fn named(&mut self, function: &str) {
         function.clone_into(&mut self.function);
     }
@@ -136,6 +146,10 @@ impl ParamsMemory {
 
 impl Params {
     pub(super) fn read(&self, memory: &mut ParamsMemory, text: &str, out: &mut Output<'_>) {
+        if self.opens && !memory.opened {
+            memory.opened = true;
+            out.arguments("{");
+        }
         if memory.held.is_empty() {
             let kept = self.pieces(memory, text, out);
             memory.held.push_str(kept);
@@ -168,7 +182,7 @@ impl Params {
             self.say_value(&mut memory, out);
         }
         out.note_uncut();
-        out.arguments(if memory.count == 0 { "{" } else { &memory.pending });
+        out.arguments(if memory.begun() { &memory.pending } else { "{" });
         out.arguments("}");
     }
 
@@ -219,7 +233,7 @@ impl Params {
     /// From here on the value goes out as it comes.
     fn stream(&self, memory: &mut ParamsMemory, out: &mut Output<'_>) {
         memory.place = Place::Streams;
-        let end = if memory.count == 0 { "{}" } else { "}" };
+        let end = if memory.begun() { "}" } else { "{}" };
         out.note_cut(&(memory.pending.clone() + end));
         say_key(memory, out);
         out.arguments("\"");
@@ -266,7 +280,10 @@ impl Params {
             Place::Outside | Place::Wraps => return,
             Place::Streams => {
                 out.quoted(&std::mem::take(&mut memory.value));
-                memory.pending.push('"');
+                match self.typing {
+                    Typing::Schema => memory.pending.push('"'),
+                    Typing::Own { .. } => out.arguments("\""),
+                }
             }
             Place::Waits if self.may_wrap(memory, out) => {
                 memory.place = Place::Wraps;
@@ -323,7 +340,11 @@ fn unwrapped(memory: &ParamsMemory, out: &Output<'_>) -> Option<Json> {
 
 fn say_key(memory: &mut ParamsMemory, out: &mut Output<'_>) {
     out.arguments(&std::mem::take(&mut memory.pending));
-    out.arguments(if memory.count == 0 { "{\"" } else { ", \"" });
+    out.arguments(match memory.count {
+        0 if memory.opened => "\"",
+        0 => "{\"",
+        _ => ", \"",
+    });
     out.quoted(&memory.key);
     out.arguments("\": ");
     memory.count = memory.count.saturating_add(1);
