@@ -11,6 +11,8 @@ pub(super) mod glm45;
 pub(super) mod hermes;
 pub(super) mod holo2;
 pub(super) mod hy_v3;
+pub(super) mod inkling;
+pub(super) mod k2_horizon;
 pub(super) mod kimi_k2;
 pub(super) mod kimi_k3;
 pub(super) mod ling3;

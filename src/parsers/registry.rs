@@ -16,6 +16,8 @@ static DIALECTS: &[&Definition] = &[
     &hermes::DIALECT,
     &holo2::DIALECT,
     &hy_v3::DIALECT,
+    &inkling::DIALECT,
+    &k2_horizon::DIALECT,
     &kimi_k2::DIALECT,
     &kimi_k3::DIALECT,
     &ling3::DIALECT,

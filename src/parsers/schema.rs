@@ -35,6 +35,11 @@ impl Types {
         }
     }
 
+    /// This type is among several.
+    pub(super) fn has_choice_of(self, name: &str) -> bool {
+        self.allows(bit(name)) && self.bits.count_ones() > 1
+    }
+
     /// A string may be among them.
     pub(super) fn allows_string(self) -> bool {
         self.allows(STRING)

@@ -24,6 +24,7 @@ pub(super) static THINKING: Thinking = Thinking {
     close: "</think>",
     by: By::Token,
     around: &[],
+    passes_close: false,
     content_by: None,
     calls: &[],
     start: |_| Start::Inside,

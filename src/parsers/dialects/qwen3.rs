@@ -29,6 +29,7 @@ pub(super) const THINKING: Thinking = Thinking {
     close: "</think>",
     by: By::Token,
     around: &[],
+    passes_close: false,
     content_by: None,
     calls: &["<tool_call>"],
     start,

@@ -27,6 +27,9 @@ pub(in crate::parsers) struct ReasoningMemory {
     /// Content stood between marks of its own.
     #[serde(rename = "a", skip_serializing_if = "is_default")]
     pub(in crate::parsers) wrapped: bool,
+    /// Which of several pairs of marks is in use.
+    #[serde(rename = "l", skip_serializing_if = "is_default")]
+    pub(in crate::parsers) level: u8,
     /// Reasoning is kept, because it may have to become content.
     #[serde(rename = "k", skip_serializing_if = "is_default")]
     pub(in crate::parsers) keeps: bool,

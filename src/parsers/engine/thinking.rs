@@ -58,6 +58,8 @@ pub(in crate::parsers) struct Thinking {
     pub(in crate::parsers) around: &'static [&'static str],
     /// Marks of tool calls that end reasoning by themselves; the tool half reads them.
     pub(in crate::parsers) calls: &'static [&'static str],
+    /// The tool half sees the closing mark, too.
+    pub(in crate::parsers) passes_close: bool,
     /// The tool half that reads content even where no tool parser was configured.
     pub(in crate::parsers) content_by: Option<&'static str>,
     pub(in crate::parsers) start: fn(&Context) -> Start,
@@ -96,7 +98,8 @@ impl Thinking {
     pub(in crate::parsers) fn compile(&'static self, setup: &Setup<'_>) -> Box<dyn ReadReasoning> {
         let vocabulary = setup.vocabulary;
         let mut list = vec![(self.open, self.by), (self.close, self.by)];
-        list.extend(self.calls.iter().chain(self.around).map(|mark| (*mark, By::Token)));
+        let by = if self.by == By::Text { By::Text } else { By::Token };
+        list.extend(self.calls.iter().chain(self.around).map(|mark| (*mark, by)));
         let mut marks = Marks::new(&list, vocabulary);
         let around = CLOSE + 1 + self.calls.len() as MarkId;
         let outside = marks.literals(match (self.reopens, self.stray) {
@@ -108,8 +111,9 @@ impl Thinking {
             marks = marks.dropping_specials(vocabulary, &[]).waiting_for(vocabulary, words);
         }
         let inside = marks.literals(0..list.len() as MarkId);
+        let in_prompt = [self.open, self.close].map(|text| vocabulary.ids.get(text).copied());
         let turns = self.turns.iter().filter_map(|text| vocabulary.ids.get(*text).copied()).collect();
-        Box::new(Compiled { thinking: self, marks, inside, outside, turns, around })
+        Box::new(Compiled { thinking: self, marks, inside, outside, turns, around, in_prompt })
     }
 }
 
@@ -122,6 +126,8 @@ struct Compiled {
     turns: Vec<u32>,
     /// The first of the marks around content.
     around: MarkId,
+    /// The tokens of the two marks, as the prompt may have them.
+    in_prompt: [Option<u32>; 2],
 }
 
 impl ReadReasoning for Compiled {
@@ -130,7 +136,11 @@ impl ReadReasoning for Compiled {
     }
 
     fn start(&self, context: &Context) -> ReasoningMemory {
-        let inside = (self.thinking.start)(context) == Start::Inside && !self.ended_by_prompt(context);
+        let inside = match (self.thinking.start)(context) {
+            Start::Inside => !self.ended_by_prompt(context),
+            Start::Outside => self.thinking.reopens == Reopens::Always && self.opened_by_prompt(context),
+            Start::Never => false,
+        };
         let keeps = (self.thinking.promotes)(context);
         ReasoningMemory { inside, keeps, ..ReasoningMemory::default() }
     }
@@ -216,6 +226,13 @@ impl ReadReasoning for Compiled {
 }
 
 impl Compiled {
+    /// The prompt ends inside reasoning.
+    fn opened_by_prompt(&self, context: &Context) -> bool {
+        let [open, close] = self.in_prompt;
+        let marks = context.prompt_token_ids.iter().rev().map(|id| Some(*id));
+        marks.into_iter().find(|id| *id == open || *id == close) == Some(open) && open.is_some()
+    }
+
     fn plain(&self, memory: &mut ReasoningMemory, token: Token<'_>, say: &mut dyn FnMut(Piece<'_>)) {
         let literals = if memory.inside { &self.inside } else { &self.outside };
         if memory.held.is_empty() && literals.find(token.text, false) == Found::Nothing {
@@ -306,7 +323,12 @@ impl Compiled {
             (true, OPEN) if !memory.opened => memory.opened = true,
             (true, OPEN) if self.thinking.stray == Stray::Text => self.say(memory, token, say),
             (true, OPEN) => {}
-            (true, CLOSE) => memory.inside = false,
+            (true, CLOSE) => {
+                memory.inside = false;
+                if self.thinking.passes_close {
+                    say(Piece::Rest(token));
+                }
+            }
             (true, mark) if mark >= self.around => self.say(memory, token, say),
             (true, _) => {
                 memory.inside = false;
