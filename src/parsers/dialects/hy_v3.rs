@@ -36,13 +36,13 @@ pub(in crate::parsers) static DIALECT: Definition = Definition {
     reasoning: Some(|setup| THINKING.compile(setup)),
 };
 
-const CALLS: &str = "<tool_calls>";
-const END_CALLS: &str = "</tool_calls>";
-const CALL: &str = "<tool_call>";
-const END_CALL: &str = "</tool_call>";
+pub(super) const CALLS: &str = "<tool_calls>";
+pub(super) const END_CALLS: &str = "</tool_calls>";
+pub(super) const CALL: &str = "<tool_call>";
+pub(super) const END_CALL: &str = "</tool_call>";
 const SEPARATOR: &str = "<tool_sep>";
 
-static GRAMMAR: Grammar = Grammar {
+pub(super) const GRAMMAR: Grammar = Grammar {
     marks: &[
         (CALLS, By::Suffixed),
         (END_CALLS, By::Suffixed),
@@ -64,16 +64,20 @@ static GRAMMAR: Grammar = Grammar {
     whole,
 };
 
-static THINKING: Thinking = Thinking { by: By::Suffixed, start, ..deepseek_r1::THINKING };
+pub(super) const THINKING: Thinking = Thinking { by: By::Suffixed, start, ..deepseek_r1::THINKING };
 
 fn start(context: &Context) -> Start {
+    if effort(context).is_none_or(|effort| effort == "no_think") { Start::Never } else { Start::Inside }
+}
+
+/// The effort that the request asks for.
+pub(super) fn effort(context: &Context) -> Option<&str> {
     let said = context.chat_template_kwargs.get("reasoning_effort").and_then(Value::as_str);
-    let effort = said.filter(|effort| !effort.is_empty()).or(context.reasoning_effort.as_deref());
-    if effort.unwrap_or("no_think") == "no_think" { Start::Never } else { Start::Inside }
+    said.filter(|effort| !effort.is_empty()).or(context.reasoning_effort.as_deref())
 }
 
 /// `<arg_key>KEY</arg_key>`, white space, `<arg_value>`; and `</arg_value>`; with or without a suffix.
-fn tag(text: &str) -> Tag<'_> {
+pub(super) fn tag(text: &str) -> Tag<'_> {
     let close = match mark(text, "</arg_value") {
         Mark::Whole(after) => return Tag::Close { len: text.len() - after.len() },
         other => matches!(other, Mark::Begun),
@@ -128,12 +132,12 @@ fn types(schema: Option<&Value>) -> Vec<&str> {
     kinds
 }
 
-fn streams(schema: Option<&Value>) -> bool {
+pub(super) fn streams(schema: Option<&Value>) -> bool {
     let types = types(schema);
     !types.is_empty() && types.iter().all(|kind| *kind == "string")
 }
 
-fn value(text: &str, schema: Option<&Value>) -> Json {
+pub(super) fn value(text: &str, schema: Option<&Value>) -> Json {
     let types = types(schema);
     let has = |kind: &str| types.contains(&kind);
     let boolean = || match text.to_lowercase().as_str() {
@@ -161,7 +165,7 @@ fn number(text: &str) -> Option<Json> {
     }
 }
 
-fn whole(_context: &Context, record: &Record, mut said: Answer) -> Answer {
+pub(super) fn whole(_context: &Context, record: &Record, mut said: Answer) -> Answer {
     for (index, call) in said.calls.iter_mut().enumerate() {
         call.arguments = record.closed(index, &call.arguments);
     }

@@ -22,6 +22,8 @@ use super::Output;
 pub(in crate::parsers) enum Body {
     /// One JSON object with the name and the arguments.
     JsonCall(JsonCall),
+    /// A list of such objects.
+    JsonList(JsonList),
     /// Parameters between tags, typed by the tool's schema.
     Params(Params),
     /// JSON arguments and nothing else.
@@ -57,7 +59,7 @@ pub(in crate::parsers) enum BodyMemory {
 impl Body {
     /// True where the name stands in the body, not before it.
     pub(super) fn names_itself(&self) -> bool {
-        matches!(self, Self::JsonCall(_))
+        matches!(self, Self::JsonCall(_) | Self::JsonList(_))
     }
 
     /// True where nothing is said before the end, so that reading does no harm to a call that is none.
@@ -69,6 +71,7 @@ impl Body {
     pub(super) fn begin(&self, mark: &str) -> BodyMemory {
         match self {
             Self::JsonCall(_) => BodyMemory::JsonCall(Box::new(JsonCallMemory::begin(mark))),
+            Self::JsonList(list) => list.begin(),
             Self::Params(_) => BodyMemory::Params(Box::default()),
             Self::Raw(_) => BodyMemory::Raw(Box::default()),
             Self::Collected(_) => BodyMemory::Collected(Box::default()),
@@ -87,6 +90,7 @@ impl Body {
     /// Reads more of it. A body that does not fit came from a stranger: nothing to read.
     pub(super) fn read(&self, memory: &mut BodyMemory, text: &str, out: &mut Output<'_>) {
         match (self, memory) {
+            (Self::JsonList(body), memory) => body.read(memory, text, out),
             (Self::JsonCall(body), BodyMemory::JsonCall(memory)) => {
                 body.read(memory, text, out);
             }

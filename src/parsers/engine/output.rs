@@ -39,6 +39,8 @@ pub(in crate::parsers) enum Ids {
     Random,
     /// Random, but `functions.NAME:INDEX` for models that number their calls.
     OfModel,
+    /// `call_` and random digits.
+    Call,
     /// As the model spelled it, before the name: the id and the name in a call's head, or `None` if that is no head.
     Spelled(fn(&str) -> Option<(&str, &str)>),
     /// Random; the name stands somewhere in the call's head.
@@ -58,6 +60,7 @@ impl Output<'_> {
         let number = self.context.history_tool_calls.saturating_add(*self.calls);
         let id = match ids {
             Ids::OfModel if self.numbered => ids::numbered(name, number),
+            Ids::Call => ids::call(self.context.id_seed, *self.calls),
             _ => ids::random(self.context.id_seed, *self.calls),
         };
         self.call_with(&id, name);

@@ -102,11 +102,12 @@ impl Thinking {
         list.extend(self.calls.iter().chain(self.around).map(|mark| (*mark, by)));
         let mut marks = Marks::new(&list, vocabulary);
         let around = CLOSE + 1 + self.calls.len() as MarkId;
-        let outside = marks.literals(match (self.reopens, self.stray) {
-            (Reopens::Never, Stray::Text) => around..list.len() as MarkId,
+        let own = match (self.reopens, self.stray) {
+            (Reopens::Never, Stray::Text) => OPEN..OPEN,
             (Reopens::Never, _) => CLOSE..CLOSE + 1,
             _ => OPEN..CLOSE + 1,
-        });
+        };
+        let outside = marks.literals(own.chain(around..list.len() as MarkId));
         if let Some(words) = self.words {
             marks = marks.dropping_specials(vocabulary, &[]).waiting_for(vocabulary, words);
         }

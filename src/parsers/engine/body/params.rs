@@ -29,7 +29,7 @@ pub(in crate::parsers) struct Params {
     /// A single parameter of one of these names, that the function does not have, holds all arguments.
     pub(in crate::parsers) wrappers: &'static [&'static str],
     pub(in crate::parsers) typing: Typing,
-    /// The arguments' brace goes out with the first text of the body.
+    /// The arguments' brace goes out with the first text of the body that is no tag.
     pub(in crate::parsers) opens: bool,
 }
 
@@ -146,7 +146,7 @@ impl ParamsMemory {
 
 impl Params {
     pub(super) fn read(&self, memory: &mut ParamsMemory, text: &str, out: &mut Output<'_>) {
-        if self.opens && !memory.opened {
+        if self.opens && !memory.opened && !text.starts_with('<') {
             memory.opened = true;
             out.arguments("{");
         }
