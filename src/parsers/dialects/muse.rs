@@ -93,6 +93,8 @@ pub(super) struct Messages {
     addressed: fn(Option<&str>) -> Mode,
     /// A value that the schema calls a string is text.
     keeps_strings: bool,
+    /// A reasoning half was configured: frames are never content.
+    always: bool,
     /// The tokens of the marks.
     marks: [Option<u32>; MARKS.len()],
 }
@@ -143,7 +145,7 @@ impl ReadTools for Messages {
     }
 
     fn reads_always(&self) -> bool {
-        true
+        self.always
     }
 
     fn whole(&self, _context: &Context, _record: &Record, said: Answer) -> Answer {
@@ -154,7 +156,7 @@ impl ReadTools for Messages {
 impl Messages {
     pub(super) fn new(setup: &Setup<'_>, addressed: fn(Option<&str>) -> Mode, keeps_strings: bool) -> Self {
         let marks = MARKS.map(|mark| setup.vocabulary.ids.get(mark).copied());
-        Self { addressed, keeps_strings, marks }
+        Self { addressed, keeps_strings, always: setup.beside_reasoning, marks }
     }
 
     /// The prompt began a message, which is then one of reasoning.
