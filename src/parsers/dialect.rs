@@ -51,7 +51,12 @@ impl Dialect {
         let setup = Setup { vocabulary, beside_reasoning: reasoning_parser.is_some() };
         let reasoning = reasoning_parser.map(|name| reasoning(name, &setup)).transpose()?;
         // A wrong name is told also where it would not be used.
-        let tools = tool_parser.map(|name| tools(name, &setup)).transpose()?.filter(|_| enable_auto_tools);
+        let named = tool_parser.map(|name| tools(name, &setup)).transpose()?.filter(|_| enable_auto_tools);
+        let said = || reasoning.as_ref().and_then(|half| half.content_by());
+        let tools = match named {
+            Some(tools) => Some(tools),
+            None => said().map(|name| self::tools(name, &setup)).transpose()?,
+        };
         let numbered = matches!(model_type, "kimi_k2" | "kimi_k25" | "kimi_k3");
         Ok((reasoning.is_some() || tools.is_some()).then_some(Self { reasoning, tools, numbered }))
     }

@@ -19,13 +19,13 @@ mod scan;
 mod thinking;
 pub(super) mod whole;
 
-pub(super) use body::{Body, JsonCall, Params, Raw, Tag, Value, tags};
+pub(super) use body::{Body, Collected, JsonCall, JsonList, Params, Raw, Tag, Typing, Value, tags};
 pub(super) use forced::{Named, Required};
 pub(super) use grammar::{Act, Blank, Grammar, Manners, Mode, Move, on};
 pub(super) use marks::{By, Marks};
 pub(super) use memory::{ReasoningMemory, ToolMemory};
 pub(super) use output::{Ids, Output, Record};
-pub(super) use thinking::{Counting, Start, Stray, Thinking};
+pub(super) use thinking::{Counting, Reopens, Start, Stray, Thinking};
 
 use std::fmt::Debug;
 
@@ -82,6 +82,11 @@ pub(super) trait ReadReasoning: Debug + Send + Sync {
         false
     }
 
+    /// The tool half that reads content even where no tool parser was configured.
+    fn content_by(&self) -> Option<&'static str> {
+        None
+    }
+
     /// What a whole answer makes of the reasoning and of the text left over.
     fn whole(&self, context: &Context, reasoning: String, rest: String) -> (Option<String>, Option<String>) {
         let _ = context;
@@ -118,6 +123,11 @@ pub(super) trait ReadTools: Debug + Send + Sync {
 
     /// True for what vLLM reads with its engine.
     fn is_engine(&self) -> bool {
+        false
+    }
+
+    /// True where it reads even if no call may come.
+    fn reads_always(&self) -> bool {
         false
     }
 

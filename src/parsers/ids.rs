@@ -9,6 +9,11 @@ pub(super) fn random(seed: u64, index: usize) -> String {
     id
 }
 
+/// Hunyuan's shape, `call_` and 16 hexadecimal digits.
+pub(super) fn call(seed: u64, index: usize) -> String {
+    format!("call_{:016x}", mix(seed, index))
+}
+
 /// Kimi's shape: the function and the call's number in the conversation.
 pub(super) fn numbered(name: &str, number: usize) -> String {
     format!("functions.{name}:{number}")

@@ -211,9 +211,10 @@ impl Plan {
 
 fn calls(dialect: &Dialect, choice: &ToolChoice) -> Calls {
     let forces_json = dialect.tools.as_deref().is_some_and(ReadTools::forces_json);
+    let always = dialect.tools.as_deref().is_some_and(ReadTools::reads_always);
     match choice {
         _ if dialect.tools.is_none() => Calls::Off,
-        ToolChoice::None if !engine_only(dialect) => Calls::Off,
+        ToolChoice::None if !engine_only(dialect) && !always => Calls::Off,
         ToolChoice::Named(_) if forces_json => Calls::Named,
         ToolChoice::Required if forces_json => Calls::Required,
         _ => Calls::Native,

@@ -28,8 +28,8 @@ pub(in crate::parsers) struct Record {
     content_before_calls: Option<usize>,
     /// Per call that was cut: how much of its arguments a whole answer keeps, and what closes them.
     cuts: Vec<Option<(usize, String)>>,
-    /// The last call was open when the reply ended.
-    unclosed: bool,
+    /// The last call was open when the reply ended; whether it was announced.
+    unclosed: Option<bool>,
 }
 
 /// What the id of a call looks like.
@@ -39,8 +39,12 @@ pub(in crate::parsers) enum Ids {
     Random,
     /// Random, but `functions.NAME:INDEX` for models that number their calls.
     OfModel,
+    /// `call_` and random digits.
+    Call,
     /// As the model spelled it, before the name: the id and the name in a call's head, or `None` if that is no head.
     Spelled(fn(&str) -> Option<(&str, &str)>),
+    /// Random; the name stands somewhere in the call's head.
+    Within(fn(&str) -> Option<&str>),
 }
 
 impl Output<'_> {
@@ -56,6 +60,7 @@ impl Output<'_> {
         let number = self.context.history_tool_calls.saturating_add(*self.calls);
         let id = match ids {
             Ids::OfModel if self.numbered => ids::numbered(name, number),
+            Ids::Call => ids::call(self.context.id_seed, *self.calls),
             _ => ids::random(self.context.id_seed, *self.calls),
         };
         self.call_with(&id, name);
@@ -142,7 +147,7 @@ impl Output<'_> {
     /// Notes that the open call never ended.
     pub(in crate::parsers) fn note_unclosed(&mut self, announced: bool) {
         if let Some(record) = &mut self.record {
-            record.unclosed = announced;
+            record.unclosed = Some(announced);
         }
     }
 
@@ -178,7 +183,13 @@ impl Record {
 
     /// True where the last call was announced and never ended.
     pub(in crate::parsers) fn is_unclosed(&self) -> bool {
-        self.unclosed
+        self.unclosed == Some(true)
+    }
+
+    /// The raw bodies of the calls that ended.
+    pub(in crate::parsers) fn closed_bodies(&self) -> impl Iterator<Item = &str> {
+        let closed = self.bodies.len() - usize::from(self.unclosed.is_some() && !self.bodies.is_empty());
+        self.bodies().take(closed)
     }
 
     /// The raw bodies of the calls.

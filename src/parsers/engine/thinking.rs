@@ -23,6 +23,19 @@ pub(in crate::parsers) enum Stray {
     Text,
     /// Nothing.
     Dropped,
+    /// Nothing at the start of the reply, text elsewhere.
+    DroppedFirst,
+}
+
+/// How often an opening mark in content begins reasoning.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::parsers) enum Reopens {
+    /// Never.
+    Never,
+    /// Once: the first.
+    Once,
+    /// Always.
+    Always,
 }
 
 /// Which tokens count as reasoning.
@@ -39,12 +52,20 @@ pub(in crate::parsers) enum Counting {
 pub(in crate::parsers) struct Thinking {
     pub(in crate::parsers) open: &'static str,
     pub(in crate::parsers) close: &'static str,
+    /// What makes the two marks marks.
+    pub(in crate::parsers) by: By,
+    /// Marks around content, dropped after the reasoning.
+    pub(in crate::parsers) around: &'static [&'static str],
     /// Marks of tool calls that end reasoning by themselves; the tool half reads them.
     pub(in crate::parsers) calls: &'static [&'static str],
+    /// The tool half sees the closing mark, too.
+    pub(in crate::parsers) passes_close: bool,
+    /// The tool half that reads content even where no tool parser was configured.
+    pub(in crate::parsers) content_by: Option<&'static str>,
     pub(in crate::parsers) start: fn(&Context) -> Start,
     pub(in crate::parsers) stray: Stray,
     /// An opening mark in content begins reasoning again.
-    pub(in crate::parsers) reopens: bool,
+    pub(in crate::parsers) reopens: Reopens,
     pub(in crate::parsers) counting: Counting,
     /// For what vLLM reads with its engine: special tokens that are no marks disappear, and reasoning waits at the start
     /// of these words, as it does for its own marks.
@@ -55,6 +76,8 @@ pub(in crate::parsers) struct Thinking {
     pub(in crate::parsers) says_empty: bool,
     /// White space at the end of the reasoning is dropped.
     pub(in crate::parsers) trims: bool,
+    /// What begins like this and may have become a mark is dropped at the end of the reply; empty where nothing is.
+    pub(in crate::parsers) drops_cut: &'static str,
     /// Whether a reply that would have no content has its reasoning as content.
     pub(in crate::parsers) promotes: fn(&Context) -> bool,
     /// A whole answer has an empty string, not null, where there is no reasoning.
@@ -74,20 +97,24 @@ impl Thinking {
     /// Looks the marks up in a vocabulary.
     pub(in crate::parsers) fn compile(&'static self, setup: &Setup<'_>) -> Box<dyn ReadReasoning> {
         let vocabulary = setup.vocabulary;
-        let mut list = vec![(self.open, By::Token), (self.close, By::Token)];
-        list.extend(self.calls.iter().map(|mark| (*mark, By::Token)));
+        let mut list = vec![(self.open, self.by), (self.close, self.by)];
+        let by = if self.by == By::Text { By::Text } else { By::Token };
+        list.extend(self.calls.iter().chain(self.around).map(|mark| (*mark, by)));
         let mut marks = Marks::new(&list, vocabulary);
-        let outside = marks.literals(match (self.reopens, self.stray) {
-            (true, _) => OPEN..CLOSE + 1,
-            (false, Stray::Text) => 0..0,
-            (false, Stray::Dropped) => CLOSE..CLOSE + 1,
-        });
+        let around = CLOSE + 1 + self.calls.len() as MarkId;
+        let own = match (self.reopens, self.stray) {
+            (Reopens::Never, Stray::Text) => OPEN..OPEN,
+            (Reopens::Never, _) => CLOSE..CLOSE + 1,
+            _ => OPEN..CLOSE + 1,
+        };
+        let outside = marks.literals(own.chain(around..list.len() as MarkId));
         if let Some(words) = self.words {
             marks = marks.dropping_specials(vocabulary, &[]).waiting_for(vocabulary, words);
         }
         let inside = marks.literals(0..list.len() as MarkId);
+        let in_prompt = [self.open, self.close].map(|text| vocabulary.ids.get(text).copied());
         let turns = self.turns.iter().filter_map(|text| vocabulary.ids.get(*text).copied()).collect();
-        Box::new(Compiled { thinking: self, marks, inside, outside, turns })
+        Box::new(Compiled { thinking: self, marks, inside, outside, turns, around, in_prompt })
     }
 }
 
@@ -98,6 +125,10 @@ struct Compiled {
     inside: Literals,
     outside: Literals,
     turns: Vec<u32>,
+    /// The first of the marks around content.
+    around: MarkId,
+    /// The tokens of the two marks, as the prompt may have them.
+    in_prompt: [Option<u32>; 2],
 }
 
 impl ReadReasoning for Compiled {
@@ -106,7 +137,11 @@ impl ReadReasoning for Compiled {
     }
 
     fn start(&self, context: &Context) -> ReasoningMemory {
-        let inside = (self.thinking.start)(context) == Start::Inside && !self.ended_by_prompt(context);
+        let inside = match (self.thinking.start)(context) {
+            Start::Inside => !self.ended_by_prompt(context),
+            Start::Outside => self.thinking.reopens == Reopens::Always && self.opened_by_prompt(context),
+            Start::Never => false,
+        };
         let keeps = (self.thinking.promotes)(context);
         ReasoningMemory { inside, keeps, ..ReasoningMemory::default() }
     }
@@ -126,7 +161,7 @@ impl ReadReasoning for Compiled {
     }
 
     fn reads(&self, context: &Context) -> bool {
-        self.is_on(context) && (self.thinking.reopens || !self.ended_by_prompt(context))
+        self.is_on(context) && (self.thinking.reopens != Reopens::Never || !self.ended_by_prompt(context))
     }
 
     fn read(&self, memory: &mut ReasoningMemory, token: Token<'_>, say: &mut dyn FnMut(Piece<'_>)) {
@@ -158,9 +193,15 @@ impl ReadReasoning for Compiled {
     }
 
     fn finish(&self, memory: &mut ReasoningMemory, say: &mut dyn FnMut(Piece<'_>)) {
+        let cut = self.thinking.drops_cut;
+        if memory.inside && !cut.is_empty() && memory.held.starts_with(cut) {
+            memory.held.clear();
+        }
         self.text(memory, "", true, say);
         if memory.inside {
             say(Piece::Rest(Token { id: None, text: &std::mem::take(&mut memory.kept) }));
+        } else if !self.thinking.around.is_empty() && !memory.wrapped {
+            say(Piece::Rest(Token { id: None, text: &std::mem::take(&mut memory.blank) }));
         }
     }
 
@@ -173,6 +214,10 @@ impl ReadReasoning for Compiled {
         self.thinking.words.is_some()
     }
 
+    fn content_by(&self) -> Option<&'static str> {
+        self.thinking.content_by
+    }
+
     fn whole(&self, context: &Context, reasoning: String, rest: String) -> (Option<String>, Option<String>) {
         let keep = |text: String, empty: bool| (empty || !text.is_empty()).then_some(text);
         let (reasoning, rest) = (keep(reasoning, self.thinking.empty_whole), keep(rest, false));
@@ -182,6 +227,13 @@ impl ReadReasoning for Compiled {
 }
 
 impl Compiled {
+    /// The prompt ends inside reasoning.
+    fn opened_by_prompt(&self, context: &Context) -> bool {
+        let [open, close] = self.in_prompt;
+        let marks = context.prompt_token_ids.iter().rev().map(|id| Some(*id));
+        marks.into_iter().find(|id| *id == open || *id == close) == Some(open) && open.is_some()
+    }
+
     fn plain(&self, memory: &mut ReasoningMemory, token: Token<'_>, say: &mut dyn FnMut(Piece<'_>)) {
         let literals = if memory.inside { &self.inside } else { &self.outside };
         if memory.held.is_empty() && literals.find(token.text, false) == Found::Nothing {
@@ -190,9 +242,40 @@ impl Compiled {
         self.text(memory, token.text, false, say);
     }
 
-    fn say(&self, memory: &mut ReasoningMemory, token: Token<'_>, say: &mut dyn FnMut(Piece<'_>)) {
-        if !memory.inside {
+    /// Says content. Where marks may stand around it, white space outside of them is nothing.
+    fn say_rest(&self, memory: &mut ReasoningMemory, token: Token<'_>, say: &mut dyn FnMut(Piece<'_>)) {
+        if self.thinking.around.is_empty() || memory.blank.len() > MAX_BLANK {
             return say(Piece::Rest(token));
+        }
+        let (solid, blank) = token.text.split_at(token.text.trim_end().len());
+        if !solid.is_empty() {
+            say(Piece::Rest(Token { id: None, text: &std::mem::take(&mut memory.blank) }));
+            let id = token.id.filter(|_| blank.is_empty());
+            say(Piece::Rest(Token { id, text: solid }));
+        }
+        memory.blank.push_str(blank);
+    }
+
+    fn reopens(&self, memory: &ReasoningMemory) -> bool {
+        match self.thinking.reopens {
+            Reopens::Never => false,
+            Reopens::Once => !memory.opened,
+            Reopens::Always => true,
+        }
+    }
+
+    fn drops_close(&self, memory: &ReasoningMemory) -> bool {
+        match self.thinking.stray {
+            Stray::Text => false,
+            Stray::Dropped => true,
+            Stray::DroppedFirst => !memory.opened && !memory.spoken,
+        }
+    }
+
+    fn say(&self, memory: &mut ReasoningMemory, token: Token<'_>, say: &mut dyn FnMut(Piece<'_>)) {
+        memory.spoken |= !token.text.is_empty();
+        if !memory.inside {
+            return self.say_rest(memory, token, say);
         }
         if memory.keeps && memory.kept.len() < MAX_KEPT {
             memory.kept.push_str(token.text);
@@ -241,14 +324,26 @@ impl Compiled {
             (true, OPEN) if !memory.opened => memory.opened = true,
             (true, OPEN) if self.thinking.stray == Stray::Text => self.say(memory, token, say),
             (true, OPEN) => {}
-            (true, CLOSE) => memory.inside = false,
-            (true, LOOKALIKE) => self.say(memory, token, say),
+            (true, CLOSE) => {
+                memory.inside = false;
+                if self.thinking.passes_close {
+                    say(Piece::Rest(token));
+                }
+            }
+            (true, mark) if mark >= self.around => self.say(memory, token, say),
             (true, _) => {
                 memory.inside = false;
                 say(Piece::Rest(token));
             }
-            (false, OPEN) if self.thinking.reopens => (memory.inside, memory.opened) = (true, true),
-            (false, CLOSE) if self.thinking.stray == Stray::Dropped => {}
+            (false, OPEN) if self.reopens(memory) => (memory.inside, memory.opened) = (true, true),
+            (false, CLOSE) if self.drops_close(memory) => {}
+            (false, mark) if mark >= self.around && mark != LOOKALIKE => {
+                let blank = std::mem::take(&mut memory.blank);
+                if memory.wrapped && mark > self.around {
+                    say(Piece::Rest(Token { id: None, text: &blank }));
+                }
+                memory.wrapped = true;
+            }
             (false, _) => say(Piece::Rest(token)),
         }
     }
