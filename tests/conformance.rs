@@ -98,8 +98,9 @@ fn every_dialect_is_right_where_vllm_is_right() {
     }
     println!("{}", total.row("all"));
     assert!(wrong.is_empty(), "{} differences that DIFFERENCES.md does not list:\n{}", wrong.len(), wrong.join("\n"));
-    // 95 is the aim; the XML dialects, which hold a non-string value back, are 90 to 94 by themselves.
-    assert!(total.exact.0 * 100 >= total.exact.1 * 90, "too few chunks are vLLM's: {total:?}");
+    // The aim is 95 and is not reached: this only keeps what there is (2,703 of 2,954). Inkling and Hunyuan 3 and 4 are
+    // furthest off, then the XML dialects, which let the key of a value that is no string wait with its value.
+    assert!(total.exact.0 * 100 >= total.exact.1 * 91, "too few chunks are vLLM's: {total:?}");
     assert!(total.itself.0 * 1000 >= total.itself.1 * 975, "streams and whole answers differ too often: {total:?}");
 }
 
