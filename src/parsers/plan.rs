@@ -187,6 +187,8 @@ impl Plan {
             Calls::Named | Calls::Required => None,
             _ if !said.calls.is_empty() => Some(said.content).filter(|content| !content.trim().is_empty()),
             _ if promoted => rest,
+            // Nothing looked for calls: the text is content as it is, were it empty.
+            Calls::Off => rest,
             // Where one half is not of vLLM's engine, markup that called nothing is given back.
             Calls::Native if !self.engine_only() && !said.settled => rest,
             _ => rest.and((!said.content.is_empty()).then_some(said.content)),
