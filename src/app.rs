@@ -66,7 +66,7 @@ impl App {
             models,
             settings: endpoints::Settings { api_keys: settings.api_keys, max_body_bytes: settings.max_body_bytes },
             metrics: Metrics::new()?,
-            known_requests: KnownRequests::new(),
+            known_requests: KnownRequests::default(),
             heavy: Heavy::new(std::thread::available_parallelism().map_or(1, usize::from)),
         };
         Ok(Self { context: Arc::new(context), address: format!("{}:{}", settings.host, settings.port) })

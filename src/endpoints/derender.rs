@@ -60,14 +60,20 @@ fn read_whole(plan: &text::Plan, prompt: &[u32], choice: &GenerateChoice) -> (Pi
     let ended = FinishReason::Ended(choice.finish_reason.or_stop().unwrap_or_default().to_owned());
     let mut state = plan.start(prompt);
     let mut pieces = Pieces::default();
-    let step = plan.step(&mut state, &GenerateChoice { finish_reason: ended, ..choice.clone() }, &mut pieces);
+    let text = GenerateChoice {
+        token_ids: choice.token_ids.clone(),
+        stop_reason: choice.stop_reason.clone(),
+        finish_reason: ended,
+        ..GenerateChoice::default()
+    };
+    let step = plan.step(&mut state, &text, &mut pieces);
     let finish = step.finish.unwrap_or(Finish { reason: String::new(), stop_reason: None, stopped_here: false });
     (pieces, finish)
 }
 
 fn envelope(served: &Served, answer: &GenerateResponse, model: Option<&str>, object: &str) -> Envelope {
     let id = answer.request_id.clone().unwrap_or_else(|| format!("{:016x}", coupled::random()));
-    Envelope::new(&id, object, coupled::now(), model.unwrap_or(served.name()), coupled::FINGERPRINT)
+    Envelope::new(&id, object, coupled::now(), model.unwrap_or(served.name()))
 }
 
 fn write_usage(prompt: i64, completion: u64, json: &mut JsonBuffer) {

@@ -118,9 +118,10 @@ pub(super) fn chat(
         Some(thinks) => dialect.resume(facts, thinks),
         None => dialect.plan(facts),
     });
-    let keeps_special = dialect.is_some_and(|dialect| dialect.needs_special_tokens());
+    // Parsers have to see their marks.
+    let skip_special = text.skip_special && dialect.is_none();
     chat::Plan {
-        text: self::text(served, &TextFields { skip_special: text.skip_special && !keeps_special, ..text }),
+        text: self::text(served, &TextFields { skip_special, ..text }),
         parser,
         include_reasoning: request.include_reasoning,
         calls: Calls::of(&choice, has_tools, served.auto_tools()),

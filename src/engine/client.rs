@@ -94,7 +94,7 @@ impl Engine {
         if error.is_connect() || error.is_timeout() {
             EngineError::Connect { url: self.url.clone(), cause }
         } else {
-            EngineError::Broken { url: self.url.clone(), cause }
+            self.broken(cause)
         }
     }
 

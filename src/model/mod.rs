@@ -13,7 +13,6 @@ pub mod vocabulary;
 
 use serde_json::{Map, Value};
 
-use crate::api::error::ApiError;
 use crate::model::template::{ChatTemplates, ContentFormat};
 use crate::model::tokenizer::Encoder;
 use crate::parsers::{self, auto};
@@ -179,20 +178,6 @@ impl Model {
     /// The names under which clients may ask for the model. The first is shown.
     pub fn names(&self) -> &[String] {
         &self.names
-    }
-
-    /// Refuses, as vLLM does, a name that is not served. Absent and empty names are any model.
-    pub fn check_name(&self, name: Option<&str>) -> Result<(), ApiError> {
-        match name {
-            Some(name) if !name.is_empty() && !self.names.iter().any(|served| served == name) => {
-                let served = self.names.join(", ");
-                Err(ApiError::not_found(
-                    Some("model"),
-                    format!("The model `{name}` does not exist. Valid aliases: {served}."),
-                ))
-            }
-            _ => Ok(()),
-        }
     }
 
     /// Replaces the parser `auto` by what the model's files suggest, or by none. Returns the choices with their reasons.

@@ -72,11 +72,6 @@ impl Dialect {
         Plan::resumed(Arc::clone(self), context, thinks)
     }
 
-    /// True where chat must be decoded with special tokens kept.
-    pub fn needs_special_tokens(&self) -> bool {
-        true
-    }
-
     /// Whether the prompt already ended the reasoning; `None` without a reasoning parser.
     pub fn prompt_reasoning_ended(&self, context: &Context) -> Option<bool> {
         self.reasoning.as_ref().map(|half| half.ended_by_prompt(context))

@@ -190,7 +190,7 @@ impl Plan {
             // Nothing looked for calls: the text is content as it is, were it empty.
             Calls::Off => rest,
             // Where one half is not of vLLM's engine, markup that called nothing is given back.
-            Calls::Native if !self.engine_only() && !said.settled => rest,
+            Calls::Native if !engine_only(&self.dialect) && !said.settled => rest,
             _ => rest.and((!said.content.is_empty()).then_some(said.content)),
         };
         let content = match self.context.tool_choice {
@@ -204,10 +204,6 @@ impl Plan {
             _ => 1,
         });
         Message { reasoning, content, tool_calls, reasoning_tokens: state.reasoning_tokens(), given_back }
-    }
-
-    fn engine_only(&self) -> bool {
-        engine_only(&self.dialect)
     }
 }
 

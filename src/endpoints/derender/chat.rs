@@ -39,7 +39,6 @@ pub(super) fn whole(
     let prompt = given.as_deref().or(answer.prompt_token_ids.as_deref()).unwrap_or_default();
     // vLLM gives its one-shot parser the engine's copy of the prompt only.
     let reader = ChatReader::new(served, known, answer.prompt_token_ids.as_deref().unwrap_or_default(), None);
-    let returned_prompt = reader.wants(|request| request.return_token_ids).then_some(&answer.prompt_token_ids).cloned();
     let mut json = JsonBuffer::default();
     envelope(served, &answer, body.model.as_deref(), "chat.completion").open(&mut json);
     for (at, choice) in answer.choices.iter().enumerate() {
@@ -49,7 +48,8 @@ pub(super) fn whole(
     let generated: usize = answer.choices.iter().filter_map(|choice| choice.token_ids.as_ref()).map(Vec::len).sum();
     write_usage(body.prompt_tokens.unwrap_or(0), generated as u64, &mut json);
     json.key("prompt_logprobs").value(&answer.prompt_logprobs);
-    json.key("prompt_token_ids").value(&returned_prompt.flatten());
+    let wants_ids = reader.wants(|request| request.return_token_ids);
+    json.key("prompt_token_ids").value(&answer.prompt_token_ids.as_ref().filter(|_| wants_ids));
     json.key("kv_transfer_params").value(&answer.kv_transfer_params).key("metrics").value(&answer.metrics);
     Ok(json.raw("}").take())
 }
@@ -79,15 +79,16 @@ pub(super) fn chunk(
     let given = checks::read_ids(body.prompt_token_ids.as_ref().filter(|_| thinks.is_none()))?;
     let prompt = given.as_deref().or(chunk.prompt_token_ids.as_deref()).unwrap_or_default();
     let reader = ChatReader::new(served, known, prompt, thinks);
-    let mut wire = body.stream_state.clone().unwrap_or_default();
+    let state = chunk.choices.first().map(|_| match &body.stream_state {
+        Some(state) => state.chat(&reader.plan, prompt).map_err(checks::invalid_state),
+        None => Ok(reader.plan.start(prompt)),
+    });
+    let state = state.transpose()?;
+    let mut wire = body.stream_state.unwrap_or_default();
     let mut json = JsonBuffer::default();
     json.raw("{\"chunk\":");
     envelope(served, &chunk, body.model.as_deref(), "chat.completion.chunk").open(&mut json);
-    if let Some(choice) = chunk.choices.first() {
-        let mut state = match &body.stream_state {
-            Some(state) => state.chat(&reader.plan, prompt).map_err(checks::invalid_state)?,
-            None => reader.plan.start(prompt),
-        };
+    if let (Some(choice), Some(mut state)) = (chunk.choices.first(), state) {
         reader.write_chunk(choice, &mut state, &mut wire, body.compact_state, &mut json);
     }
     json.raw("]");

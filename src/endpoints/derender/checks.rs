@@ -22,12 +22,19 @@ pub(super) fn required<T>(value: Option<T>, key: &str) -> Result<T, ApiError> {
     })
 }
 
-pub(super) fn wrong_form(key: &str, expected: &str) -> ApiError {
+/// A field that has another form in streams than one-shot; `when` says which form was asked for.
+fn wrong_form(key: &str, when: &str, expected: &str) -> ApiError {
     let location = format!("body.{key}");
-    ApiError::invalid_body(
-        Some(&location),
-        format!("1 validation error:\n  {location}: with stream: true it is {expected}"),
-    )
+    let message = format!("1 validation error:\n  {location}: {when} it is {expected}");
+    ApiError::invalid_body(Some(&location), message)
+}
+
+pub(super) fn stream_form(key: &str, expected: &str) -> ApiError {
+    wrong_form(key, "with stream: true", expected)
+}
+
+fn one_shot_form(key: &str, expected: &str) -> ApiError {
+    wrong_form(key, "without stream", expected)
 }
 
 pub(super) fn check_mode(answer: &GenerateResponse) -> Result<(), ApiError> {
@@ -158,15 +165,7 @@ pub(super) fn prompt_lists(given: Option<PromptIds>, responses: usize) -> Result
     Ok(prompts)
 }
 
-pub(super) fn one_shot_form(key: &str, expected: &str) -> ApiError {
-    let location = format!("body.{key}");
-    ApiError::invalid_body(
-        Some(&location),
-        format!("1 validation error:\n  {location}: without stream it is {expected}"),
-    )
-}
-
-pub(super) fn same_length(key: &str, length: usize, responses: usize) -> Result<(), ApiError> {
+fn same_length(key: &str, length: usize, responses: usize) -> Result<(), ApiError> {
     if length == responses {
         return Ok(());
     }

@@ -63,12 +63,12 @@ pub(super) fn chunk(
     let prompt = match body.prompt_token_ids {
         None => None,
         Some(PromptIds::One(prompt)) => Some(prompt),
-        Some(PromptIds::Many(_)) => return Err(checks::wrong_form("prompt_token_ids", "a list of token ids")),
+        Some(PromptIds::Many(_)) => return Err(checks::stream_form("prompt_token_ids", "a list of token ids")),
     };
     let prompt_tokens = match body.prompt_tokens {
         None => None,
         Some(OneOrMany::One(count)) => Some(count),
-        Some(OneOrMany::Many(_)) => return Err(checks::wrong_form("prompt_tokens", "an integer")),
+        Some(OneOrMany::Many(_)) => return Err(checks::stream_form("prompt_tokens", "an integer")),
     };
     checks::check_prompt(served, prompt.as_ref().map_or(0, Vec::len))?;
     checks::one_choice(&chunk, "derender_completion_stream")?;

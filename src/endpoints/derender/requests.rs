@@ -36,24 +36,20 @@ impl KnownRequest {
             ApiError::invalid_body(Some("body.chat_request"), format!("1 validation error:\n  {error}"))
         })?;
         let request = ChatRequest::from_value(value, "body.DerenderChatRequest.chat_request")?;
-        let kwargs: Map<String, Value> = render::effective_template_kwargs(&served.model, &request);
+        let kwargs: Map<String, Value> = render::template_kwargs(&served.model, &request);
         let facts = render::parser_context(&request, Vec::new(), kwargs, 0);
         Ok(Self { text: text.into(), served: served.name().into(), request, facts })
     }
 }
 
 /// The requests that were read last, newest first, by the hash of their text.
+#[derive(Default)]
 pub struct KnownRequests {
     hasher: RandomState,
     kept: Mutex<VecDeque<(u64, Arc<KnownRequest>)>>,
 }
 
 impl KnownRequests {
-    /// None yet.
-    pub fn new() -> Self {
-        Self { hasher: RandomState::new(), kept: Mutex::new(VecDeque::with_capacity(MAX_KEPT)) }
-    }
-
     /// The request with this text, read now or before.
     pub fn get(&self, served: &Served, text: &str) -> Result<Arc<KnownRequest>, ApiError> {
         let hash = self.hasher.hash_one((text.len(), sample(text.as_bytes())));
@@ -74,12 +70,6 @@ impl KnownRequests {
         let mut same = kept.iter().filter(|(known, _)| *known == hash);
         let found = same.find(|(_, known)| *known.text == *text && *known.served == *served.name())?;
         Some(Arc::clone(&found.1))
-    }
-}
-
-impl Default for KnownRequests {
-    fn default() -> Self {
-        Self::new()
     }
 }
 

@@ -5,9 +5,8 @@
 //! <arg_key>city</arg_key><arg_value>Paris</arg_value></tool_call></tool_calls>
 //! ```
 //!
-//! Emitted by Tencent's Hunyuan 4 (without the line break). As Hunyuan 3's ([`hy_v3`]), but nothing separates the name from the
-//! parameters,
-//! and it thinks unless the effort is `no_think`. In a whole answer, calls that were cut are content.
+//! Emitted by Tencent's Hunyuan 4 (without the line break). As Hunyuan 3's ([`hy_v3`]), but nothing separates the name
+//! from the parameters, and it thinks unless the effort is `no_think`. In a whole answer, calls that were cut are content.
 
 use super::super::Context;
 use super::super::engine::Act::{Announce, Begin, End, First};

@@ -79,7 +79,7 @@ impl Body {
     }
 
     /// The name has been read.
-    pub(super) fn named(&self, memory: &mut BodyMemory, name: &str, _out: &mut Output<'_>) {
+    pub(super) fn named(&self, memory: &mut BodyMemory, name: &str) {
         match memory {
             BodyMemory::Params(memory) => memory.named(name),
             BodyMemory::Collected(memory) => memory.named(name),

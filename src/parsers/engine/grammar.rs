@@ -390,7 +390,7 @@ impl Compiled {
         if self.grammar.manners.empty_head {
             out.even_empty_arguments("");
         }
-        self.grammar.body.named(&mut memory.body, name, out);
+        self.grammar.body.named(&mut memory.body, name);
     }
 
     fn end(&self, memory: &mut ToolMemory, literal: &str, out: &mut Output<'_>) {
