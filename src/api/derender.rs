@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 
 use super::error::ApiError;
 use super::generate::GenerateResponse;
-use super::ids::LazyIds;
+use super::ids::{LazyIds, optional_token_ids};
 
 /// `POST /v1/chat/completions/derender`, both forms: a whole response, or with `stream: true` one chunk and its state.
 ///
@@ -47,8 +47,8 @@ pub struct ChatBody<'a, S> {
 ///
 /// `S` is the state that the client carries.
 #[derive(Debug, Deserialize)]
-#[serde(bound = "S: serde::de::DeserializeOwned")]
-pub struct CompletionBody<S> {
+#[serde(bound(deserialize = "S: serde::de::DeserializeOwned, 'de: 'a"))]
+pub struct CompletionBody<'a, S> {
     /// Which form it is.
     #[serde(default)]
     pub stream: bool,
@@ -68,11 +68,11 @@ pub struct CompletionBody<S> {
     #[serde(default)]
     pub prompt_tokens: Option<OneOrMany<i64>>,
     /// One-shot: each prompt. Stream: the prompt.
-    #[serde(default)]
-    pub prompt_token_ids: Option<PromptIds>,
-    /// The completion request that was rendered.
-    #[serde(default)]
-    pub completion_request: Option<Value>,
+    #[serde(default, borrow)]
+    pub prompt_token_ids: Option<PromptIds<'a>>,
+    /// The completion request that was rendered; it stays text until it is known to be new.
+    #[serde(default, borrow)]
+    pub completion_request: Option<&'a RawValue>,
     /// couplet's own: the state that is returned leaves out what grows with the reply.
     #[serde(default)]
     pub compact_state: bool,
@@ -102,28 +102,25 @@ impl<'de> Deserialize<'de> for OneOrMany<i64> {
 
 /// Token ids of the prompt, or of each.
 #[derive(Debug, Clone)]
-pub enum PromptIds {
+pub enum PromptIds<'a> {
     /// In a stream.
-    One(Vec<u32>),
+    One(LazyIds<'a>),
     /// One-shot; null where a response carries its own.
     Many(Vec<Option<Vec<u32>>>),
 }
 
-impl<'de> Deserialize<'de> for PromptIds {
+impl<'de: 'a, 'a> Deserialize<'de> for PromptIds<'a> {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let expected = || {
-            serde::de::Error::custom("prompt_token_ids must be a list of token ids, or one-shot a list of such lists")
-        };
-        let Value::Array(items) = Value::deserialize(deserializer)? else { return Err(expected()) };
-        let id = |item: &Value| item.as_u64().map(|id| u32::try_from(id).unwrap_or(u32::MAX));
-        if items.iter().any(|item| item.is_array() || item.is_null()) {
-            let list = |item: &Value| match item {
-                Value::Null => Some(None),
-                item => item.as_array()?.iter().map(id).collect::<Option<Vec<u32>>>().map(Some),
-            };
-            return items.iter().map(list).collect::<Option<_>>().map(Self::Many).ok_or_else(expected);
+        #[derive(Deserialize)]
+        struct Prompt(#[serde(deserialize_with = "optional_token_ids")] Option<Vec<u32>>);
+
+        let raw = <&'de RawValue>::deserialize(deserializer)?;
+        let first = raw.get().strip_prefix('[').map(str::trim_ascii_start).unwrap_or_default();
+        if !first.starts_with(['[', 'n']) {
+            return LazyIds::deserialize(raw).map(Self::One).map_err(serde::de::Error::custom);
         }
-        items.iter().map(id).collect::<Option<_>>().map(Self::One).ok_or_else(expected)
+        let prompts: Vec<Prompt> = serde_json::from_str(raw.get()).map_err(serde::de::Error::custom)?;
+        Ok(Self::Many(prompts.into_iter().map(|Prompt(ids)| ids).collect()))
     }
 }
 

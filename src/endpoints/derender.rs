@@ -11,11 +11,10 @@ mod requests;
 use bytes::Bytes;
 use serde_json::value::RawValue;
 
-use requests::KnownRequest;
 pub use requests::KnownRequests;
+use requests::{KnownChat, read_completion};
 
 use super::{Context, Served, coupled, plan};
-use crate::api::completions::CompletionRequest;
 use crate::api::derender::{ChatBody, CompletionBody, parse};
 use crate::api::error::ApiError;
 use crate::api::generate::{FinishReason, GenerateChoice, GenerateResponse, StopReason};
@@ -30,23 +29,25 @@ use crate::respond::usage::Usage;
 pub fn chat(context: &Context, body: &Bytes) -> Result<Bytes, ApiError> {
     let body: ChatBody<'_, StreamState> = parse(body)?;
     let served = context.served(body.model.as_deref())?;
-    let text = body.chat_request.map(RawValue::get).filter(|text| *text != "null");
-    let known = text.map(|text| context.known_requests.get(served, text)).transpose()?;
+    let text = given(body.chat_request);
+    let known = text.map(|text| context.known_requests.chats.get(served, text, KnownChat::read)).transpose()?;
     let known = known.as_deref();
     if body.stream { chat::chunk(served, body, known) } else { chat::whole(served, body, known) }
 }
 
 /// Answers `/v1/completions/derender`.
 pub fn completions(context: &Context, body: &Bytes) -> Result<Bytes, ApiError> {
-    let mut body: CompletionBody<StreamState> = parse(body)?;
-    let request = body
-        .completion_request
-        .take()
-        .filter(|request| !request.is_null())
-        .map(|request| CompletionRequest::from_value(request, "body.completion_request"))
-        .transpose()?;
+    let body: CompletionBody<'_, StreamState> = parse(body)?;
     let served = context.served(body.model.as_deref())?;
-    if body.stream { completions::chunk(served, body, request) } else { completions::whole(served, body, request) }
+    let text = given(body.completion_request);
+    let known = text.map(|text| context.known_requests.completions.get(served, text, read_completion)).transpose()?;
+    let known = known.as_deref();
+    if body.stream { completions::chunk(served, body, known) } else { completions::whole(served, body, known) }
+}
+
+/// The text of a request that came along; null is none.
+fn given(request: Option<&RawValue>) -> Option<&str> {
+    request.map(RawValue::get).filter(|text| *text != "null")
 }
 
 /// Reads a whole reply. Stop strings of the request only count where the engine did not say what stopped it; one that

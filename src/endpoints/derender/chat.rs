@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use super::super::plan::{Reader, TextFields};
-use super::{KnownRequest, Served, checks, coupled, envelope, plan, read_whole, write_chunk_usage, write_usage};
+use super::{KnownChat, Served, checks, coupled, envelope, plan, read_whole, write_chunk_usage, write_usage};
 use crate::api::chat::ChatRequest;
 use crate::api::derender::ChatBody;
 use crate::api::error::ApiError;
@@ -26,7 +26,7 @@ const NO_PROMPT: &str = "prompt_token_ids is required when a tool or reasoning p
 pub(super) fn whole(
     served: &Served,
     body: ChatBody<'_, StreamState>,
-    known: Option<&KnownRequest>,
+    known: Option<&KnownChat>,
 ) -> Result<Bytes, ApiError> {
     let answer = checks::required(body.generate_response, "generate_response")?;
     checks::check_mode(&answer)?;
@@ -57,7 +57,7 @@ pub(super) fn whole(
 pub(super) fn chunk(
     served: &Served,
     body: ChatBody<'_, StreamState>,
-    known: Option<&KnownRequest>,
+    known: Option<&KnownChat>,
 ) -> Result<Bytes, ApiError> {
     let chunk = checks::required(body.generate_chunk, "generate_chunk")?;
     checks::check_mode(&chunk)?;
@@ -109,9 +109,9 @@ struct ChatReader<'a> {
 
 impl<'a> ChatReader<'a> {
     /// `thinks` is what the dialect took from the prompt at the start of the reply, where that is known.
-    fn new(served: &Served, known: Option<&'a KnownRequest>, prompt: &[u32], thinks: Option<bool>) -> Self {
+    fn new(served: &Served, known: Option<&'a KnownChat>, prompt: &[u32], thinks: Option<bool>) -> Self {
         let plan = match known {
-            Some(KnownRequest { request, facts, .. }) => {
+            Some(KnownChat { request, facts }) => {
                 let prompt_token_ids = prompt.to_vec();
                 let facts = parsers::Context { prompt_token_ids, id_seed: coupled::random(), ..facts.clone() };
                 plan::chat(served, request, TextFields::chat(request, Reader::Derenderer), facts, thinks)

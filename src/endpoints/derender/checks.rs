@@ -154,7 +154,7 @@ pub(super) fn prompt_counts(given: Option<OneOrMany<i64>>, responses: usize) -> 
 }
 
 /// The prompts of a one-shot completion, one per response.
-pub(super) fn prompt_lists(given: Option<PromptIds>, responses: usize) -> Result<Vec<Option<Vec<u32>>>, ApiError> {
+pub(super) fn prompt_lists(given: Option<PromptIds<'_>>, responses: usize) -> Result<Vec<Option<Vec<u32>>>, ApiError> {
     let prompts = match given {
         None => return Ok(vec![None; responses]),
         Some(PromptIds::Many(prompts)) => prompts,

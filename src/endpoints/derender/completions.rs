@@ -8,6 +8,7 @@ use crate::api::completions::CompletionRequest;
 use crate::api::derender::{CompletionBody, OneOrMany, PromptIds};
 use crate::api::error::ApiError;
 use crate::api::generate::{GenerateChoice, GenerateResponse};
+use crate::api::ids::LazyIds;
 use crate::derender::logprobs::{CompletionLogprobs, Style};
 use crate::derender::pieces::Pieces;
 use crate::derender::stream_state::StreamState;
@@ -17,8 +18,8 @@ use crate::respond::json::JsonBuffer;
 
 pub(super) fn whole(
     served: &Served,
-    body: CompletionBody<StreamState>,
-    request: Option<CompletionRequest>,
+    body: CompletionBody<'_, StreamState>,
+    request: Option<&CompletionRequest>,
 ) -> Result<Bytes, ApiError> {
     let answers = checks::required(body.generate_responses, "generate_responses")?;
     answers.iter().try_for_each(checks::check_mode)?;
@@ -29,7 +30,7 @@ pub(super) fn whole(
     };
     checks::check_bounds(served, &answers)?;
     prompts.iter().flatten().try_for_each(|prompt| checks::check_prompt(served, prompt.len()))?;
-    let reader = CompletionReader::new(served, request.as_ref());
+    let reader = CompletionReader::new(served, request);
     let mut json = JsonBuffer::default();
     envelope(served, first, body.model.as_deref(), "text_completion").open(&mut json);
     let (mut index, mut generated) = (0, 0);
@@ -51,13 +52,13 @@ pub(super) fn whole(
 
 pub(super) fn chunk(
     served: &Served,
-    body: CompletionBody<StreamState>,
-    request: Option<CompletionRequest>,
+    body: CompletionBody<'_, StreamState>,
+    request: Option<&CompletionRequest>,
 ) -> Result<Bytes, ApiError> {
     let chunk = checks::required(body.generate_chunk, "generate_chunk")?;
     checks::check_mode(&chunk)?;
     checks::check_state(body.stream_state.as_ref())?;
-    if request.as_ref().is_some_and(|request| !request.stop.0.is_empty()) && !body.compact_state {
+    if request.is_some_and(|request| !request.stop.0.is_empty()) && !body.compact_state {
         return Err(ApiError::bad_request(checks::STOP_STRINGS));
     }
     let prompt = match body.prompt_token_ids {
@@ -70,9 +71,11 @@ pub(super) fn chunk(
         Some(OneOrMany::One(count)) => Some(count),
         Some(OneOrMany::Many(_)) => return Err(checks::stream_form("prompt_tokens", "an integer")),
     };
-    checks::check_prompt(served, prompt.as_ref().map_or(0, Vec::len))?;
+    checks::check_prompt(served, prompt.as_ref().map_or(0, LazyIds::len))?;
     checks::one_choice(&chunk, "derender_completion_stream")?;
-    let reader = CompletionReader::new(served, request.as_ref());
+    let reader = CompletionReader::new(served, request);
+    // A reply that has begun has taken from the prompt what it needs.
+    let prompt = checks::read_ids(prompt.as_ref().filter(|_| body.stream_state.is_none()))?;
     let seed = prompt.as_deref().or(chunk.prompt_token_ids.as_deref()).unwrap_or_default();
     let mut state = match &body.stream_state {
         Some(state) => state.text(&reader.plan).map_err(checks::invalid_state)?,

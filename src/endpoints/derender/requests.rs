@@ -1,4 +1,4 @@
-//! The chat requests that come along with every chunk of a stream: read once, not once per token.
+//! The requests that come along with every chunk of a stream: read once, not once per token.
 //!
 //! What is kept is what the text says, so that a request that was kept and one that was read anew are the same.
 //! Bounded in number and in bytes.
@@ -11,6 +11,7 @@ use serde_json::{Map, Value};
 
 use super::Served;
 use crate::api::chat::ChatRequest;
+use crate::api::completions::CompletionRequest;
 use crate::api::error::ApiError;
 use crate::parsers;
 use crate::render;
@@ -20,56 +21,90 @@ const MAX_KEPT: usize = 64;
 /// A longer text is not kept.
 const MAX_TEXT: usize = 256 << 10;
 
+/// The requests that came with streams so far, by kind.
+#[derive(Default)]
+pub struct KnownRequests {
+    /// `chat_request`s.
+    pub chats: Kept<KnownChat>,
+    /// `completion_request`s.
+    pub completions: Kept<CompletionRequest>,
+}
+
 /// A chat request, read and checked.
-pub struct KnownRequest {
-    text: Box<str>,
-    served: Box<str>,
+pub struct KnownChat {
     /// The request.
     pub request: ChatRequest,
     /// Its facts for the parsers, without a prompt.
     pub facts: parsers::Context,
 }
 
-impl KnownRequest {
-    fn read(served: &Served, text: &str) -> Result<Self, ApiError> {
-        let value: Value = serde_json::from_str(text).map_err(|error| {
-            ApiError::invalid_body(Some("body.chat_request"), format!("1 validation error:\n  {error}"))
-        })?;
-        let request = ChatRequest::from_value(value, "body.DerenderChatRequest.chat_request")?;
+impl KnownChat {
+    /// Reads the JSON text of a `chat_request`.
+    pub fn read(served: &Served, text: &str) -> Result<Self, ApiError> {
+        let request = ChatRequest::from_value(json(text, "chat_request")?, "body.DerenderChatRequest.chat_request")?;
         let kwargs: Map<String, Value> = render::template_kwargs(&served.model, &request);
         let facts = render::parser_context(&request, Vec::new(), kwargs, 0);
-        Ok(Self { text: text.into(), served: served.name().into(), request, facts })
+        Ok(Self { request, facts })
     }
 }
 
-/// The requests that were read last, newest first, by the hash of their text.
-#[derive(Default)]
-pub struct KnownRequests {
-    hasher: RandomState,
-    kept: Mutex<VecDeque<(u64, Arc<KnownRequest>)>>,
+/// Reads the JSON text of a `completion_request`.
+pub(super) fn read_completion(_: &Served, text: &str) -> Result<CompletionRequest, ApiError> {
+    CompletionRequest::from_value(json(text, "completion_request")?, "body.completion_request")
 }
 
-impl KnownRequests {
-    /// The request with this text, read now or before.
-    pub fn get(&self, served: &Served, text: &str) -> Result<Arc<KnownRequest>, ApiError> {
+fn json(text: &str, key: &str) -> Result<Value, ApiError> {
+    serde_json::from_str(text).map_err(|error| {
+        ApiError::invalid_body(Some(&format!("body.{key}")), format!("1 validation error:\n  {error}"))
+    })
+}
+
+/// The requests of one kind that were read last, newest first, by the hash of their text.
+pub struct Kept<R> {
+    hasher: RandomState,
+    kept: Mutex<VecDeque<Entry<R>>>,
+}
+
+struct Entry<R> {
+    hash: u64,
+    text: Box<str>,
+    served: Box<str>,
+    request: Arc<R>,
+}
+
+impl<R> Default for Kept<R> {
+    fn default() -> Self {
+        Self { hasher: RandomState::new(), kept: Mutex::default() }
+    }
+}
+
+impl<R> Kept<R> {
+    /// The request with this text for this model, read now or before.
+    pub fn get(
+        &self,
+        served: &Served,
+        text: &str,
+        read: impl FnOnce(&Served, &str) -> Result<R, ApiError>,
+    ) -> Result<Arc<R>, ApiError> {
         let hash = self.hasher.hash_one((text.len(), sample(text.as_bytes())));
         if let Some(known) = self.find(hash, served, text) {
             return Ok(known);
         }
-        let known = Arc::new(KnownRequest::read(served, text)?);
+        let request = Arc::new(read(served, text)?);
         if text.len() <= MAX_TEXT {
+            let new = Entry { hash, text: text.into(), served: served.name().into(), request: Arc::clone(&request) };
             let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
             kept.truncate(MAX_KEPT - 1);
-            kept.push_front((hash, Arc::clone(&known)));
+            kept.push_front(new);
         }
-        Ok(known)
+        Ok(request)
     }
 
-    fn find(&self, hash: u64, served: &Served, text: &str) -> Option<Arc<KnownRequest>> {
+    fn find(&self, hash: u64, served: &Served, text: &str) -> Option<Arc<R>> {
         let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut same = kept.iter().filter(|(known, _)| *known == hash);
-        let found = same.find(|(_, known)| *known.text == *text && *known.served == *served.name())?;
-        Some(Arc::clone(&found.1))
+        let mut same = kept.iter().filter(|entry| entry.hash == hash);
+        let found = same.find(|entry| *entry.text == *text && *entry.served == *served.name())?;
+        Some(Arc::clone(&found.request))
     }
 }
 
