@@ -1,7 +1,5 @@
 //! A body that a list was cut out of says the same as the whole.
 
-#![expect(clippy::unwrap_used, reason = "a test that panics has reported")]
-
 use couplet::api::cut::CutBody;
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
