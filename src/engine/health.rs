@@ -62,6 +62,9 @@ impl Health {
     /// A request failed by the engine's fault.
     pub fn failed(&self, now: Instant) {
         let mut record = self.record();
+        if record.paused_until.is_some_and(|until| until > now) {
+            return; // one of many requests that the same incident ended
+        }
         record.failures += 1;
         if record.on_trial || record.failures >= MOST_FAILURES {
             record.paused_until = Some(now + record.pause);
@@ -114,6 +117,13 @@ mod tests {
         assert!(health.is_well(after(3.0)));
         health.failed(after(3.0));
         assert!(health.is_well(after(3.0)), "the count starts again");
+    }
+
+    #[test]
+    fn many_requests_that_fail_at_once_are_one_incident() {
+        let (health, start) = (Health::default(), Instant::now());
+        (0..100).for_each(|_| health.failed(start));
+        assert!(health.is_well(start + FIRST_PAUSE));
     }
 
     #[test]
