@@ -13,6 +13,8 @@ use support::couplet::Couplet;
 use support::http;
 use support::sim::Engine;
 use support::tiny;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
 
 const TEXT: &str = "</think>\n\nOne café, two naïve façades – 日本語 and more: seven, eight, nine, ten.";
 
@@ -155,6 +157,53 @@ async fn a_silent_engine_is_given_up_before_its_first_token() {
     let couplet = serve(&[&silent.url, &healthy.url], &["first_token_timeout: 0.3"]);
     assert_complete(&stream(&couplet, json!({})).await);
     silent.running_becomes(0).await;
+}
+
+/// An engine that answers every request with these bytes, and then says nothing more or closes the connection.
+async fn broken_engine(answer: &'static str, closes: bool) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    tokio::spawn(async move {
+        loop {
+            let (mut socket, _) = listener.accept().await.unwrap();
+            tokio::spawn(async move {
+                let mut request = [0; 65536];
+                let _ = socket.read(&mut request).await;
+                let _ = socket.write_all(answer.as_bytes()).await;
+                if !closes {
+                    tokio::time::sleep(Duration::from_secs(60)).await;
+                }
+            });
+        }
+    });
+    url
+}
+
+#[tokio::test]
+async fn an_engine_that_does_not_speak_the_protocol_is_given_up() {
+    let events = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n";
+    let text = "HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-length: 5\r\n\r\nhello";
+    let no_tokens = format!("{events}\r\ndata: {{\"choices\": []}}\n\ndata: {{\"cho").leak();
+    let cases = [
+        ("accepts and hangs", "", false),
+        ("accepts and closes", "", true),
+        ("headers and no more", format!("{events}\r\n").leak(), false),
+        ("half an event, then the end", no_tokens, true),
+        ("half an event, then silence", no_tokens, false),
+        ("a chunk that is cut", format!("{events}transfer-encoding: chunked\r\n\r\n40\r\ndata: ").leak(), true),
+        ("another content type", text, true),
+        ("not HTTP", "hello\r\n\r\n", true),
+        ("no events", format!("{events}\r\n\u{1}\u{2}\u{3}\n\n").leak(), true),
+    ];
+    for (name, answer, closes) in cases {
+        let (broken, healthy) = (broken_engine(answer, closes).await, engine(Faults::default()).await);
+        let couplet = serve(&[&broken, &healthy.url], &["first_token_timeout: 0.3"]);
+        println!("{name}");
+        for _ in 0..2 {
+            assert_complete(&stream(&couplet, json!({})).await);
+        }
+        assert!(metric(&couplet, "couplet_engine_failures_total").await >= 1.0, "{name}");
+    }
 }
 
 #[tokio::test]

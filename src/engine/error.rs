@@ -51,7 +51,7 @@ pub enum EngineError {
     Timeout {
         /// Its address.
         url: String,
-        /// What did not come: `first token`, `next token`.
+        /// What did not come: `answer`, `first token`, `next token`.
         awaited: &'static str,
         /// How long it was waited for.
         seconds: f64,

@@ -45,7 +45,7 @@ impl Generation {
     pub(super) fn new(pool: Arc<Pool>, request: GenerateRequest, lease: Lease, attempt: Attempt) -> Self {
         Self {
             silence: Box::pin(sleep(pool.options().first_token_timeout)),
-            streams: request.rest.get("stream") == Some(&Value::Bool(true)),
+            streams: request.streams(),
             pool,
             request,
             state: State::Reading(lease, attempt),

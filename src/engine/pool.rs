@@ -124,7 +124,7 @@ impl Pool {
         loop {
             let Some(at) = self.choose(&tried) else { return Err(last.unwrap_or(EngineError::NoneLeft)) };
             let lease = self.lease(at, request.token_ids.len() as u64);
-            let error = match lease.member.engine.generate(request).await {
+            let error = match self.attempt(&lease.member.engine, request).await {
                 Ok(attempt) => return Ok((lease, attempt)),
                 Err(error) => error,
             };
@@ -137,6 +137,23 @@ impl Pool {
             tried.push(at);
             last = Some(error);
         }
+    }
+
+    /// Sends the request. A stream answers at once or never; a whole answer comes when it comes.
+    async fn attempt(&self, engine: &Arc<Engine>, request: &GenerateRequest) -> Result<Attempt, EngineError> {
+        if !request.streams() {
+            return engine.generate(request).await;
+        }
+        let patience = self.options.first_token_timeout;
+        let answer = tokio::time::timeout(patience, engine.generate(request)).await;
+        answer.unwrap_or_else(|_| {
+            Err(EngineError::Timeout {
+                url: engine.url().to_owned(),
+                awaited: "answer",
+                seconds: patience.as_secs_f64(),
+                key: "first_token_timeout",
+            })
+        })
     }
 
     /// Takes the price of a retry, if there is enough.
