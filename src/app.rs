@@ -11,7 +11,7 @@ use crate::endpoints::{self, Context, Heavy, Served};
 use crate::engine::client::http_client;
 use crate::engine::{Engine, EngineError};
 use crate::metrics::Metrics;
-use crate::model::vocabulary::Vocabulary;
+use crate::model::tokenizer::Path;
 use crate::model::{LoadError, Model};
 use crate::parsers::{Dialect, DialectError};
 use crate::server;
@@ -61,11 +61,17 @@ impl App {
     pub fn load(settings: Settings) -> Result<Self, StartError> {
         let http = http_client()?;
         let load = |model| load_model(model, &http);
-        let models = settings.models.into_iter().map(load).collect::<Result<_, StartError>>()?;
+        let models = settings.models.into_iter().map(load).collect::<Result<Vec<Served>, StartError>>()?;
+        give_memory_back();
+        let metrics = Metrics::new()?;
+        for served in &models {
+            let fast = matches!(served.model.encoder().path(), Path::Fast { .. });
+            metrics.fast_tokenizer(served.name(), fast);
+        }
         let context = Context {
             models,
             settings: endpoints::Settings { api_keys: settings.api_keys, max_body_bytes: settings.max_body_bytes },
-            metrics: Metrics::new()?,
+            metrics,
             known_requests: KnownRequests::default(),
             heavy: Heavy::new(std::thread::available_parallelism().map_or(1, usize::from)),
         };
@@ -115,6 +121,10 @@ fn load_model(settings: ModelSettings, http: &reqwest::Client) -> Result<Served,
         &model.config().model_type,
         options.enable_auto_tool_choice,
     )?;
+    match model.encoder().path() {
+        Path::Fast { probes } => tracing::info!(probes, "fast tokenizer: the same ids as the exact one"),
+        Path::Exact { reason } => tracing::warn!(%reason, "exact tokenizer: slower"),
+    }
     tracing::info!(
         model = %model.names()[0],
         tool_call_parser = options.tool_parser.as_deref().unwrap_or("none"),
@@ -123,9 +133,19 @@ fn load_model(settings: ModelSettings, http: &reqwest::Client) -> Result<Served,
         "model loaded"
     );
     let engines = settings.engines.iter().map(|url| Arc::new(Engine::new(url, http.clone()))).collect();
-    let vocabulary = Arc::new(Vocabulary::new(model.tokenizer(), model.encoder().special_ids()));
-    Ok(Served { vocabulary, dialect: dialect.map(Arc::new), model, engines })
+    Ok(Served { dialect: dialect.map(Arc::new), model, engines })
 }
+
+/// Loading takes several times what a loaded model holds; glibc keeps the rest unless it is told to give it back.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+#[expect(unsafe_code, reason = "a call of the C library without any argument that could be wrong")]
+fn give_memory_back() {
+    // SAFETY: malloc_trim may be called at any time.
+    unsafe { libc::malloc_trim(0) };
+}
+
+#[cfg(not(all(target_os = "linux", target_env = "gnu")))]
+fn give_memory_back() {}
 
 /// Learns what kind of engine it is, as soon as it is up.
 async fn watch_engine(engine: Arc<Engine>) {

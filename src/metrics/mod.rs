@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use prometheus::{HistogramOpts, HistogramVec, IntCounterVec, IntGauge, Opts, Registry, TextEncoder};
+use prometheus::{HistogramOpts, HistogramVec, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry, TextEncoder};
 
 /// Seconds: from a health check to the longest stream.
 const DURATION_BUCKETS: [f64; 14] =
@@ -17,6 +17,7 @@ pub struct Metrics {
     duration: HistogramVec,
     /// Requests whose answer has not been sent in full.
     pub in_flight: IntGauge,
+    fast_tokenizer: IntGaugeVec,
 }
 
 impl Metrics {
@@ -36,12 +37,17 @@ impl Metrics {
             &["route"],
         )?;
         let in_flight = IntGauge::new("couplet_requests_in_flight", "Requests not answered in full.")?;
+        let fast_tokenizer = IntGaugeVec::new(
+            Opts::new("couplet_fast_tokenizer", "1 where the fast tokenizer proved equal to the exact one, else 0."),
+            &["model"],
+        )?;
         registry.register(Box::new(requests.clone()))?;
         registry.register(Box::new(duration.clone()))?;
         registry.register(Box::new(in_flight.clone()))?;
+        registry.register(Box::new(fast_tokenizer.clone()))?;
         #[cfg(target_os = "linux")]
         registry.register(Box::new(prometheus::process_collector::ProcessCollector::for_self()))?;
-        Ok(Self { registry, requests, duration, in_flight })
+        Ok(Self { registry, requests, duration, in_flight, fast_tokenizer })
     }
 
     /// Counts a request whose answer has ended.
@@ -49,6 +55,11 @@ impl Metrics {
         self.requests.with_label_values(&[route, itoa::Buffer::new().format(status)]).inc();
         self.duration.with_label_values(&[route]).observe(took.as_secs_f64());
         self.in_flight.dec();
+    }
+
+    /// Tells which tokenizer encodes a model's texts.
+    pub fn fast_tokenizer(&self, model: &str, fast: bool) {
+        self.fast_tokenizer.with_label_values(&[model]).set(i64::from(fast));
     }
 
     /// All metrics in Prometheus' text format.
