@@ -198,8 +198,8 @@ impl Model {
         &self.names
     }
 
-    /// Replaces the parser `auto` by what the model's files suggest, or by none. Returns the choices with their reasons.
-    pub fn choose_parsers(&mut self) -> [Option<auto::Choice>; 2] {
+    /// The tool call parser and the reasoning parser that the model's files suggest.
+    pub fn fitting_parsers(&self) -> [Option<auto::Choice>; 2] {
         let template = self.templates.resolve(None, true).map(|template| template.source().to_owned());
         let vocabulary = self.parser_vocabulary();
         let facts = auto::Facts {
@@ -207,7 +207,12 @@ impl Model {
             template: template.as_deref().unwrap_or_default(),
             vocabulary: &vocabulary,
         };
-        let choices = [auto::tools(facts), auto::reasoning(facts)];
+        [auto::tools(facts), auto::reasoning(facts)]
+    }
+
+    /// Replaces the parser `auto` by what the model's files suggest, or by none. Returns the choices with their reasons.
+    pub fn choose_parsers(&mut self) -> [Option<auto::Choice>; 2] {
+        let choices = self.fitting_parsers();
         for (parser, choice) in
             [&mut self.options.tool_parser, &mut self.options.reasoning_parser].into_iter().zip(&choices)
         {
