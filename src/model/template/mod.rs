@@ -7,6 +7,7 @@
 mod detect;
 mod foreign;
 mod functions;
+mod probe;
 mod source;
 mod text;
 mod time;
@@ -230,9 +231,13 @@ impl ChatTemplates {
         Ok(template)
     }
 
-    /// Texts that resemble what the templates write, to compare tokenizers on.
-    pub(crate) fn probe_texts(&self) -> Vec<String> {
-        self.given.iter().chain(self.own.values()).map(|template| template.source.clone()).collect()
+    /// What the templates write and what they are, to compare tokenizers on. `specials` are their variables.
+    pub(crate) fn probe_texts(&self, specials: &[(String, String)]) -> Vec<String> {
+        let templates = self.given.iter().chain(self.own.values());
+        templates
+            .flat_map(|template| [Some(template.source.clone()), probe::text(template, specials)])
+            .flatten()
+            .collect()
     }
 }
 

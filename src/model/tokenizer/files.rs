@@ -33,6 +33,17 @@ impl TokenizerParts {
         Tokenizer::deserialize(&self.json).map_err(|error| LoadError::broken(&self.path, error))
     }
 
+    /// Gives added tokens the ids that the tokenizer gave them: it closes gaps, whatever the file says.
+    pub(crate) fn renumber(&mut self, tokenizer: &Tokenizer) {
+        let added = self.json.get_mut("added_tokens").and_then(Value::as_array_mut);
+        for token in added.into_iter().flatten() {
+            let id = token_text(token).and_then(|text| tokenizer.token_to_id(text));
+            if let (Some(id), Value::Object(token)) = (id, token) {
+                token.insert("id".to_owned(), Value::from(id));
+            }
+        }
+    }
+
     /// Ids of all special tokens that the configuration names, ascending.
     pub(crate) fn special_ids(&self, tokenizer: &Tokenizer) -> Vec<u32> {
         let texts = self.specials.iter().map(|(_, text)| text).chain(&self.extra);

@@ -70,7 +70,7 @@ impl Encoder {
     /// `exact` is the tokenizer that `parts` make. It is kept only where it is used for every text; where it is wanted
     /// once in a while, `source` gives it again.
     pub(crate) fn new(
-        parts: TokenizerParts,
+        mut parts: TokenizerParts,
         exact: tokenizers::Tokenizer,
         source: TokenizerSource,
         options: &LoadOptions,
@@ -79,7 +79,13 @@ impl Encoder {
         let special_ids = parts.special_ids(&exact);
         let (prefix, suffix) = added_by_post_processor(&exact);
         let (fast, path) = if options.fast_tokenizer {
-            probe::fast_if_equal(parts.json, &exact, options.segment_cache_bytes, templates)
+            parts.renumber(&exact);
+            probe::fast_if_equal(
+                parts.json,
+                &exact,
+                options.segment_cache_bytes,
+                &templates.probe_texts(&parts.specials),
+            )
         } else {
             (None, Path::Exact { reason: "turned off by the settings".to_owned() })
         };

@@ -6,7 +6,6 @@
 use serde_json::Value;
 
 use super::{Path, ids_of};
-use crate::model::template::ChatTemplates;
 
 /// Texts that tokenizers are known to disagree on.
 const PROBES: [&str; 24] = [
@@ -41,7 +40,7 @@ pub(super) fn fast_if_equal(
     json: Value,
     exact: &tokenizers::Tokenizer,
     segment_cache_bytes: usize,
-    templates: &ChatTemplates,
+    templates: &[String],
 ) -> (Option<fastokens::Tokenizer>, Path) {
     // A thread of its own: what a thread that encodes keeps (tables of tens of megabytes) goes with it, and what stays is
     // not strewn between the pieces of the JSON that goes.
@@ -55,7 +54,7 @@ fn make_and_compare(
     json: Value,
     exact: &tokenizers::Tokenizer,
     segment_cache_bytes: usize,
-    templates: &ChatTemplates,
+    templates: &[String],
 ) -> (Option<fastokens::Tokenizer>, Path) {
     let added: Vec<String> = exact.get_added_tokens_decoder().into_values().map(|token| token.content).collect();
     let mut fast = match fastokens::Tokenizer::from_json(json) {
@@ -88,7 +87,7 @@ fn first_difference(fast: &fastokens::Tokenizer, exact: &tokenizers::Tokenizer, 
     Some(format!("fastokens gives other ids for {text:?}"))
 }
 
-fn probe_texts(added: &[String], templates: &ChatTemplates) -> Vec<String> {
+fn probe_texts(added: &[String], templates: &[String]) -> Vec<String> {
     let mut texts: Vec<String> = PROBES.iter().map(|text| (*text).to_owned()).collect();
     texts.push(PROBES.join("\n"));
     texts.push(PROBES.join(""));
@@ -99,6 +98,6 @@ fn probe_texts(added: &[String], templates: &ChatTemplates) -> Vec<String> {
         texts.push(chunk.join(" x "));
         texts.push(chunk.join("\n"));
     }
-    texts.extend(templates.probe_texts());
+    texts.extend_from_slice(templates);
     texts
 }
