@@ -13,8 +13,8 @@ fn check(flags: &[&str]) -> (Option<i32>, String) {
 
 /// The verdict and the text of a line.
 fn line<'t>(table: &'t str, what: &str) -> (&'t str, &'t str) {
-    let line = table.lines().find(|line| line.starts_with(what)).unwrap_or_else(|| panic!("no {what} in\n{table}"));
-    line[what.len()..].trim_start().split_once(' ').unwrap()
+    let rest = table.lines().find_map(|line| line.strip_prefix(what).filter(|rest| rest.starts_with(' ')));
+    rest.unwrap_or_else(|| panic!("no {what} in\n{table}")).trim_start().split_once(' ').unwrap()
 }
 
 #[test]

@@ -6,7 +6,6 @@ use serde_json::value::RawValue;
 
 use super::error::ApiError;
 use super::generate::GenerateResponse;
-use super::ids::{LazyIds, optional_token_ids};
 
 /// `POST /v1/chat/completions/derender`, both forms: a whole response, or with `stream: true` one chunk and its state.
 ///
@@ -32,9 +31,9 @@ pub struct ChatBody<'a, S> {
     /// Tokens of the prompt, for usage.
     #[serde(default)]
     pub prompt_tokens: Option<i64>,
-    /// The prompt; of the chunks of a stream only the first is read with it.
+    /// The prompt; it stays text until it is known to be new.
     #[serde(default, borrow)]
-    pub prompt_token_ids: Option<LazyIds<'a>>,
+    pub prompt_token_ids: Option<&'a RawValue>,
     /// The chat request that was rendered; it stays text until it is known to be new.
     #[serde(default, borrow)]
     pub chat_request: Option<&'a RawValue>,
@@ -67,9 +66,9 @@ pub struct CompletionBody<'a, S> {
     /// One-shot: tokens of each prompt. Stream: of the prompt.
     #[serde(default)]
     pub prompt_tokens: Option<OneOrMany<i64>>,
-    /// One-shot: each prompt. Stream: the prompt.
+    /// One-shot: each prompt. Stream: the prompt. It stays text until it is known to be new.
     #[serde(default, borrow)]
-    pub prompt_token_ids: Option<PromptIds<'a>>,
+    pub prompt_token_ids: Option<&'a RawValue>,
     /// The completion request that was rendered; it stays text until it is known to be new.
     #[serde(default, borrow)]
     pub completion_request: Option<&'a RawValue>,
@@ -97,30 +96,6 @@ impl<'de> Deserialize<'de> for OneOrMany<i64> {
             }
             other => other.as_i64().map(Self::One).ok_or_else(expected),
         }
-    }
-}
-
-/// Token ids of the prompt, or of each.
-#[derive(Debug, Clone)]
-pub enum PromptIds<'a> {
-    /// In a stream.
-    One(LazyIds<'a>),
-    /// One-shot; null where a response carries its own.
-    Many(Vec<Option<Vec<u32>>>),
-}
-
-impl<'de: 'a, 'a> Deserialize<'de> for PromptIds<'a> {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        #[derive(Deserialize)]
-        struct Prompt(#[serde(deserialize_with = "optional_token_ids")] Option<Vec<u32>>);
-
-        let raw = <&'de RawValue>::deserialize(deserializer)?;
-        let first = raw.get().strip_prefix('[').map(str::trim_ascii_start).unwrap_or_default();
-        if !first.starts_with(['[', 'n']) {
-            return LazyIds::deserialize(raw).map(Self::One).map_err(serde::de::Error::custom);
-        }
-        let prompts: Vec<Prompt> = serde_json::from_str(raw.get()).map_err(serde::de::Error::custom)?;
-        Ok(Self::Many(prompts.into_iter().map(|Prompt(ids)| ids).collect()))
     }
 }
 

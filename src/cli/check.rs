@@ -163,11 +163,12 @@ fn parser(what: &'static str, used: Option<&str>, fitting: Option<Choice>) -> Ro
 }
 
 async fn engines(served: &Served) -> Vec<Row> {
-    if served.engines.is_empty() {
+    let Some(pool) = &served.pool else {
         return vec![Row::new("engine", Verdict::Note, "none: only the render and derender routes are served")];
-    }
+    };
     let mut rows = Vec::new();
-    for engine in &served.engines {
+    for member in pool.members() {
+        let engine = &member.engine;
         let url = engine.url();
         rows.push(match tokio::time::timeout(ENGINE_TIMEOUT, engine.probe()).await {
             Ok(Ok(())) => {

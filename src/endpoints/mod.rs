@@ -18,7 +18,7 @@ use http::HeaderMap;
 
 use crate::api::error::ApiError;
 use crate::api::validate;
-use crate::engine::Engine;
+use crate::engine::Pool;
 use crate::metrics::Metrics;
 use crate::model::Model;
 use crate::parsers::Dialect;
@@ -36,8 +36,8 @@ pub struct Context {
     pub metrics: Metrics,
     /// Bounds long work.
     pub heavy: Heavy,
-    /// Chat requests of the derender route that were read before.
-    pub known_requests: derender::KnownRequests,
+    /// What came with the derender routes' streams before.
+    pub known: derender::Known,
 }
 
 /// A model with the engines that run it.
@@ -46,8 +46,8 @@ pub struct Served {
     pub model: Model,
     /// What it speaks; `None` where no parser is configured.
     pub dialect: Option<Arc<Dialect>>,
-    /// Engines; none where only the raw steps are served.
-    pub engines: Vec<Arc<Engine>>,
+    /// Engines; `None` where only the raw steps are served.
+    pub pool: Option<Arc<Pool>>,
 }
 
 impl Served {
@@ -56,9 +56,9 @@ impl Served {
         self.model.names().first().map_or("", String::as_str)
     }
 
-    /// The engine for the next request.
-    pub fn engine(&self) -> Result<Arc<Engine>, ApiError> {
-        self.engines.first().cloned().ok_or_else(|| {
+    /// The engines.
+    pub fn pool(&self) -> Result<&Arc<Pool>, ApiError> {
+        self.pool.as_ref().ok_or_else(|| {
             ApiError::unavailable(
                 "no engine is configured for this model: only the render and derender routes are served; start couplet \
                  with --engine URL",

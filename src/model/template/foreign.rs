@@ -137,7 +137,7 @@ fn builds(expr: &Expr<'_>) -> bool {
     }
 }
 
-fn add_targets<'t, 's>(target: &'t Expr<'s>, targets: &mut HashSet<*const Expr<'s>>) {
+fn add_targets<'s>(target: &Expr<'s>, targets: &mut HashSet<*const Expr<'s>>) {
     targets.insert(std::ptr::from_ref(target));
     let items = match target {
         Expr::List(list) => &list.items,
