@@ -68,8 +68,8 @@ pub(super) fn ended(
     match rule(model.options().reasoning_parser.as_deref()?, template_kwargs) {
         Rule::Always => Some(true),
         Rule::Unsaid => None,
-        Rule::LastMark(marks) => Some(marks.ended(model, prompt)),
-        Rule::Cohere => Some(cohere_ended(model, prompt)),
+        Rule::LastMark(marks) => Some(marks.ended(|text| model.encoder().token_to_id(text), prompt)),
+        Rule::Cohere => Some(cohere_ended(|text| model.encoder().token_to_id(text), prompt)),
         Rule::Dialect => {
             let context = super::parser_context(request, prompt.to_vec(), template_kwargs.clone(), 0);
             dialect?.prompt_reasoning_ended(&context)
@@ -78,11 +78,11 @@ pub(super) fn ended(
 }
 
 impl Marks {
-    fn ended(&self, model: &Model, prompt: &[u32]) -> bool {
-        let id = |text: &&str| model.encoder().token_to_id(text);
-        let Some(open) = id(&self.open) else { return true };
-        let ends: Vec<u32> = self.ends.iter().filter_map(id).collect();
-        let turns: Vec<u32> = self.turns.iter().filter_map(id).collect();
+    /// `id` gives a token's id, where the vocabulary has it.
+    fn ended(&self, id: impl Fn(&str) -> Option<u32>, prompt: &[u32]) -> bool {
+        let Some(open) = id(self.open) else { return true };
+        let ends: Vec<u32> = self.ends.iter().filter_map(|text| id(text)).collect();
+        let turns: Vec<u32> = self.turns.iter().filter_map(|text| id(text)).collect();
         let decides = |token: &&u32| **token == open || ends.contains(token) || turns.contains(token);
         match prompt.iter().rev().find(decides) {
             Some(token) if turns.contains(token) => self.without,
@@ -92,8 +92,7 @@ impl Marks {
     }
 }
 
-fn cohere_ended(model: &Model, prompt: &[u32]) -> bool {
-    let id = |text: &str| model.encoder().token_to_id(text);
+fn cohere_ended(id: impl Fn(&str) -> Option<u32>, prompt: &[u32]) -> bool {
     let (open, end) = (id("<|START_THINKING|>"), id("<|END_THINKING|>"));
     let turn = id("<|CHATBOT_TOKEN|>");
     let mut ended = false;
@@ -107,4 +106,65 @@ fn cohere_ended(model: &Model, prompt: &[u32]) -> bool {
         ended |= token == end;
     }
     ended
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const MISTRAL: [&str; 4] = ["x", "[THINK]", "[/THINK]", "[TOOL_CALLS]"];
+    const GEMMA: [&str; 6] = ["x", "<|channel>", "<channel|>", "<|tool_call>", "<|turn>", "<|tool_response>"];
+    const COHERE: [&str; 4] = ["x", "<|START_THINKING|>", "<|END_THINKING|>", "<|CHATBOT_TOKEN|>"];
+
+    fn id<'a>(vocabulary: &'a [&str]) -> impl Fn(&str) -> Option<u32> + 'a {
+        |text| vocabulary.iter().position(|token| *token == text).map(|at| at as u32)
+    }
+
+    fn last_mark(parser: &str, kwargs: Value, vocabulary: &[&str], prompt: &[u32]) -> bool {
+        match rule(parser, kwargs.as_object().unwrap()) {
+            Rule::LastMark(marks) => marks.ended(id(vocabulary), prompt),
+            _ => panic!("{parser} has another rule"),
+        }
+    }
+
+    #[test]
+    fn mistral_waits_unless_a_mark_ended_it() {
+        for (prompt, ended) in
+            [(&[][..], false), (&[0, 0], false), (&[0, 1, 0], false), (&[1, 0, 2, 0], true), (&[1, 3, 0], true)]
+        {
+            assert_eq!(last_mark("mistral", json!({}), &MISTRAL, prompt), ended, "{prompt:?}");
+        }
+        assert!(last_mark("mistral", json!({}), &["x"], &[0]), "a vocabulary without marks knows no reasoning");
+    }
+
+    #[test]
+    fn gemma_looks_at_its_turn_and_else_at_the_switch() {
+        for (prompt, off, on) in [
+            (&[0][..], true, false),
+            (&[1, 0, 2, 0], true, true),
+            (&[4, 1, 0], false, false),
+            (&[1, 2, 4, 0], true, false),
+            (&[1, 5, 0], true, false),
+            (&[1, 3, 0], true, true),
+        ] {
+            assert_eq!(last_mark("gemma4", json!({}), &GEMMA, prompt), off, "{prompt:?}");
+            assert_eq!(last_mark("gemma4", json!({"enable_thinking": true}), &GEMMA, prompt), on, "{prompt:?}");
+        }
+    }
+
+    #[test]
+    fn cohere_wants_both_marks_in_one_turn() {
+        for (prompt, ended) in [
+            (&[0][..], false),
+            (&[3, 1, 2], true),
+            (&[3, 1, 0], false),
+            (&[3, 2, 0], false),
+            (&[2, 0], true),
+            (&[1, 2, 3, 0], false),
+        ] {
+            assert_eq!(cohere_ended(id(&COHERE), prompt), ended, "{prompt:?}");
+        }
+    }
 }

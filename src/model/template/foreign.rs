@@ -19,6 +19,8 @@ use super::walk::{self, Node};
 const FUEL: u64 = 1_000_000;
 /// Most values in one that a template built. Those that the request brought, like its messages, count as one.
 const MAX_NODES: u64 = 1 << 14;
+/// Most operators in a source.
+const MAX_OPERATORS: usize = 4096;
 /// Deepest nesting of what a template builds.
 const MAX_DEPTH: usize = 100;
 /// Values that are measured for one step of fuel.
@@ -83,8 +85,15 @@ fn count(value: &Value, depth: usize, left: &mut u64) -> bool {
     }
 }
 
-/// Measures what literals, sums and products make, and what namespaces are given.
-pub(super) fn edits(tree: &Stmt<'_>, source: &str) -> Vec<Edit> {
+/// Measures what literals, sums and products make, and what namespaces are given. Refuses a source with so many operators
+/// that compiling it would take long: the engine evaluates what is constant at each of them anew.
+pub(super) fn edits(tree: &Stmt<'_>, source: &str) -> Result<Vec<Edit>, Error> {
+    let mut operators = 0;
+    walk::stmt(tree, &mut |node| operators += usize::from(matches!(node, Node::Expr(Expr::BinOp(_)))));
+    if operators > MAX_OPERATORS {
+        let message = format!("the chat template has {operators} operators, more than {MAX_OPERATORS}");
+        return Err(Error::new(ErrorKind::InvalidOperation, message));
+    }
     let mut targets: HashSet<*const Expr<'_>> = HashSet::new();
     let mut edits = Vec::new();
     walk::stmt(tree, &mut |node| match node {
@@ -113,7 +122,7 @@ pub(super) fn edits(tree: &Stmt<'_>, source: &str) -> Vec<Edit> {
             edits.push((end..end, format!("{close}|{MEASURED})")));
         }
     });
-    edits
+    Ok(edits)
 }
 
 /// Measures what is set. It begins behind the `=`.

@@ -46,7 +46,7 @@ pub(super) fn as_python(source: &str, syntax: &SyntaxConfig, foreign: bool) -> R
     let mut edits = method_edits(&tree, source);
     edits.extend(loop_edits(&tree));
     if foreign {
-        edits.extend(foreign::edits(&tree, source));
+        edits.extend(foreign::edits(&tree, source)?);
     }
     // From the end to the start; at one place the outer expression's edit first, so that the inner one's stands before it.
     edits.sort_by_key(|(range, _)| std::cmp::Reverse(range.start));
