@@ -31,7 +31,7 @@ pub async fn create(context: Arc<Context>, headers: &HeaderMap, body: &Bytes) ->
     let request = ChatRequest::parse(body)?;
     let served = context.served(request.model.as_deref())?;
     let id = coupled::request_id("chatcmpl", headers, request.request_id.0.as_deref());
-    let rendered = coupled::render_chat(&context, served, &request, body.len(), &id)?;
+    let rendered = coupled::render_chat(&context, served, &request, body, &id)?;
     let pool = served.pool()?;
     let prompt = rendered.generate.token_ids.clone();
     let text = TextFields::chat(&request, Reader::Engine);

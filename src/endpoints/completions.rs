@@ -31,7 +31,7 @@ pub async fn create(context: Arc<Context>, headers: &HeaderMap, body: &Bytes) ->
     let request = CompletionRequest::parse(body)?;
     let served = context.served(request.model.as_deref())?;
     let id = coupled::request_id("cmpl", headers, request.request_id.0.as_deref());
-    let rendered = coupled::render_completions(&context, served, &request, body.len(), &id)?;
+    let rendered = coupled::render_completions(&context, served, &request, body, &id)?;
     let pool = served.pool()?;
     let plan = plan::text(served, &TextFields::completion(&request, Reader::Engine));
     let streams = request.stream == Some(true);

@@ -115,12 +115,10 @@ pub(super) fn render_chat(
     context: &Context,
     served: &Served,
     request: &ChatRequest,
-    body_len: usize,
+    body: &[u8],
     id: &str,
 ) -> Result<Rendered, ApiError> {
-    context
-        .heavy
-        .run(body_len, || render::chat(&served.model, served.dialect.as_ref(), request, &for_engine_settings(id)))
+    context.heavy.run(body, || render::chat(&served.model, served.dialect.as_ref(), request, &for_engine_settings(id)))
 }
 
 /// Renders a completion for engines: a request per prompt.
@@ -128,10 +126,10 @@ pub(super) fn render_completions(
     context: &Context,
     served: &Served,
     request: &CompletionRequest,
-    body_len: usize,
+    body: &[u8],
     id: &str,
 ) -> Result<Vec<Rendered>, ApiError> {
-    context.heavy.run(body_len, || render::completions(&served.model, request, &for_engine_settings(id)))
+    context.heavy.run(body, || render::completions(&served.model, request, &for_engine_settings(id)))
 }
 
 fn for_engine_settings(id: &str) -> render::Settings {

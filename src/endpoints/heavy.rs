@@ -3,6 +3,8 @@
 
 use std::sync::{Condvar, Mutex, PoisonError};
 
+use memchr::memmem;
+
 /// Longer bodies take long enough to leave the I/O threads, in bytes.
 const LONG_BODY: usize = 64 << 10;
 
@@ -18,9 +20,10 @@ impl Heavy {
         Self { free: Mutex::new(most.max(1)), freed: Condvar::new() }
     }
 
-    /// Runs `work`. For a long body the I/O thread hands its other tasks to another thread first, and waits its turn.
-    pub fn run<T>(&self, body_len: usize, work: impl FnOnce() -> T) -> T {
-        if body_len <= LONG_BODY {
+    /// Runs `work` on a body. Where it may be long the I/O thread hands its other tasks to another thread first, and waits
+    /// its turn.
+    pub fn run<T>(&self, body: &[u8], work: impl FnOnce() -> T) -> T {
+        if !may_be_long(body) {
             return work();
         }
         tokio::task::block_in_place(|| {
@@ -32,6 +35,11 @@ impl Heavy {
             work()
         })
     }
+}
+
+/// A body that brings its own template may have it run for as long as its fuel lasts, however short it is.
+fn may_be_long(body: &[u8]) -> bool {
+    body.len() > LONG_BODY || memmem::find(body, b"\"chat_template\"").is_some()
 }
 
 /// Gives the turn back, also where the work panicked.

@@ -112,7 +112,7 @@ pub async fn answer(
         return Err(validate::unsupported_media_type());
     }
     let heavy = |work: fn(&Context, &HeaderMap, &Bytes) -> Result<Bytes, ApiError>| {
-        context.heavy.run(body.len(), || work(&context, headers, &body)).map(response::json)
+        context.heavy.run(&body, || work(&context, headers, &body)).map(response::json)
     };
     match route {
         Route::Chat => chat::create(Arc::clone(&context), headers, &body).await,
