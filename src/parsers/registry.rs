@@ -5,15 +5,30 @@ use super::engine::{ReadReasoning, ReadTools, Setup};
 
 /// Every dialect.
 static DIALECTS: &[&Definition] = &[
+    &apertus::DIALECT,
     &deepseek_r1::DIALECT,
+    &gigachat3::DIALECT,
+    &granite::DIALECT,
+    &granite4::DIALECT,
+    &granite_20b_fc::DIALECT,
     &hermes::DIALECT,
+    &internlm::DIALECT,
+    &jamba::DIALECT,
+    &lfm2::DIALECT,
+    &llama3_json::DIALECT,
+    &llama4_pythonic::DIALECT,
+    &longcat::DIALECT,
     &mimo::DIALECT,
     &nemotron_v3::DIALECT,
+    &olmo3::DIALECT,
+    &phi4_mini_json::DIALECT,
+    &pythonic::DIALECT,
     &qwen3::DIALECT,
     &qwen3_coder::DIALECT,
     &seed_oss::DIALECT,
     &step3p5::DIALECT,
     &step5::DIALECT,
+    &xlam::DIALECT,
 ];
 
 /// Makes a tool half.

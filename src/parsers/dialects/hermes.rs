@@ -32,7 +32,7 @@ pub(in crate::parsers) static DIALECT: Definition = Definition {
 const OPEN: &str = "<tool_call>";
 const CLOSE: &str = "</tool_call>";
 
-static GRAMMAR: Grammar = Grammar {
+pub(super) const GRAMMAR: Grammar = Grammar {
     marks: &[(OPEN, By::Text), (CLOSE, By::Text)],
     moves: &[
         on(Mode::Content, OPEN, &[Act::Begin], Mode::Body),
@@ -40,6 +40,8 @@ static GRAMMAR: Grammar = Grammar {
         on(Mode::Between, OPEN, &[Act::Begin], Mode::Body),
     ],
     body: Body::JsonCall(JsonCall::MARKED),
+    start: Mode::Content,
+    closes: None,
     manners: Manners { forces_json: false, ..Manners::PLAIN },
     whole,
 };

@@ -43,6 +43,8 @@ pub(super) const GRAMMAR: Grammar = Grammar {
     ],
     moves: &moves("<tool_call>", "</tool_call>"),
     body: Body::Params(Params { tag, trims_newlines: true }),
+    start: Content,
+    closes: None,
     manners: Manners { strays: &["</think>"], forces_json: false, ..Manners::ENGINE },
     whole: whole::trimmed,
 };

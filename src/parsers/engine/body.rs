@@ -3,11 +3,13 @@
 mod json_call;
 mod json_list;
 mod params;
+mod py_calls;
 pub(in crate::parsers) mod tags;
 
 pub(in crate::parsers) use json_call::{JsonCall, JsonCallMemory};
 pub(in crate::parsers) use json_list::{JsonList, JsonListMemory};
 pub(in crate::parsers) use params::{Params, ParamsMemory, Tag};
+pub(in crate::parsers) use py_calls::{PyCalls, PyCallsMemory};
 
 use serde::{Deserialize, Serialize};
 
@@ -18,6 +20,10 @@ use super::Output;
 pub(in crate::parsers) enum Body {
     /// One JSON object with the name and the arguments.
     JsonCall(JsonCall),
+    /// A list of such objects.
+    JsonList(JsonList),
+    /// Calls as Python writes them.
+    PyCalls(PyCalls),
     /// Parameters between tags, typed by the tool's schema.
     Params(Params),
 }
@@ -35,6 +41,9 @@ pub(in crate::parsers) enum BodyMemory {
     /// In a list of JSON objects.
     #[serde(rename = "l")]
     JsonList(Box<JsonListMemory>),
+    /// In calls as Python writes them.
+    #[serde(rename = "y")]
+    PyCalls(Box<PyCallsMemory>),
     /// Among parameters.
     #[serde(rename = "p")]
     Params(Box<ParamsMemory>),
@@ -43,13 +52,15 @@ pub(in crate::parsers) enum BodyMemory {
 impl Body {
     /// True where the name stands in the body, not before it.
     pub(super) fn names_itself(&self) -> bool {
-        matches!(self, Self::JsonCall(_))
+        !matches!(self, Self::Params(_))
     }
 
     /// A call that this mark begins.
     pub(super) fn begin(&self, mark: &str) -> BodyMemory {
         match self {
             Self::JsonCall(_) => BodyMemory::JsonCall(Box::new(JsonCallMemory::begin(mark))),
+            Self::JsonList(_) => BodyMemory::JsonList(Box::new(JsonListMemory::begin(mark))),
+            Self::PyCalls(_) => BodyMemory::PyCalls(Box::new(PyCallsMemory::begin(mark))),
             Self::Params(_) => BodyMemory::Params(Box::default()),
         }
     }
@@ -61,14 +72,45 @@ impl Body {
         }
     }
 
-    /// Reads more of it. A body that does not fit came from a stranger: nothing to read.
-    pub(super) fn read(&self, memory: &mut BodyMemory, text: &str, out: &mut Output<'_>) {
+    /// Reads more of it; returns what follows a body that ends by itself. A body that does not fit came from a stranger:
+    /// nothing to read.
+    pub(super) fn read<'t>(&self, memory: &mut BodyMemory, text: &'t str, out: &mut Output<'_>) -> &'t str {
         match (self, memory) {
-            (Self::JsonCall(body), BodyMemory::JsonCall(memory)) => {
+            (Self::JsonCall(body), BodyMemory::JsonCall(memory)) => body.read(memory, text, out),
+            (Self::JsonList(body), BodyMemory::JsonList(memory)) => body.read(memory, text, out),
+            (Self::PyCalls(body), BodyMemory::PyCalls(memory)) => body.read(memory, text, out),
+            (Self::Params(body), BodyMemory::Params(memory)) => {
                 body.read(memory, text, out);
+                ""
             }
-            (Self::Params(body), BodyMemory::Params(memory)) => body.read(memory, text, out),
+            _ => "",
+        }
+    }
+
+    /// Text behind the body that belongs to it until its mark comes: kept, if it has to be given back.
+    pub(super) fn keep(&self, memory: &mut BodyMemory, text: &str, out: &mut Output<'_>) {
+        match (self, memory) {
+            (Self::JsonCall(body), BodyMemory::JsonCall(memory)) => body.keep(memory, text, out),
+            (Self::JsonList(body), BodyMemory::JsonList(memory)) => body.keep(memory, text, out),
+            (Self::PyCalls(body), BodyMemory::PyCalls(memory)) => body.keep(memory, text),
             _ => {}
+        }
+    }
+
+    /// Whether the body ended by itself, and then whether it was a call.
+    pub(super) fn over(&self, memory: &BodyMemory) -> Option<bool> {
+        match memory {
+            BodyMemory::JsonCall(memory) => memory.is_over().then_some(memory.is_begun()),
+            BodyMemory::JsonList(memory) => memory.is_over().then_some(memory.is_begun()),
+            BodyMemory::PyCalls(memory) => memory.is_over().then_some(memory.is_begun()),
+            _ => None,
+        }
+    }
+
+    /// A chunk ends inside the body.
+    pub(super) fn end_chunk(&self, memory: &mut BodyMemory, out: &mut Output<'_>) {
+        if let (Self::PyCalls(body), BodyMemory::PyCalls(memory)) = (self, memory) {
+            body.end_chunk(memory, out);
         }
     }
 
@@ -76,6 +118,8 @@ impl Body {
     pub(super) fn end(&self, memory: BodyMemory, mark: &str, out: &mut Output<'_>) {
         match (self, memory) {
             (Self::JsonCall(body), BodyMemory::JsonCall(memory)) => body.end(&memory, mark, out),
+            (Self::JsonList(body), BodyMemory::JsonList(memory)) => body.end(*memory, mark, out),
+            (Self::PyCalls(body), BodyMemory::PyCalls(memory)) => body.end(*memory, mark, out),
             (Self::Params(body), BodyMemory::Params(memory)) => body.end(*memory, mark, out),
             _ => {}
         }

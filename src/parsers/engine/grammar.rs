@@ -34,10 +34,13 @@ pub(in crate::parsers) enum Mode {
     /// Between calls, or after the last where the dialect drops text: dropped.
     #[serde(rename = "x")]
     Between,
+    /// Before anything else: content, but with marks that only count here.
+    #[serde(rename = "s")]
+    Start,
 }
 
 impl Mode {
-    const ALL: [Self; 5] = [Self::Content, Self::Preamble, Self::Name, Self::Body, Self::Between];
+    const ALL: [Self; 6] = [Self::Content, Self::Preamble, Self::Name, Self::Body, Self::Between, Self::Start];
 }
 
 /// What a mark does beside changing the mode.
@@ -45,6 +48,8 @@ impl Mode {
 pub(in crate::parsers) enum Act {
     /// A call begins.
     Begin,
+    /// A call begins, and the mark is the first of its body.
+    BeginHere,
     /// The open call ends.
     End,
     /// The mark is text of its mode, too.
@@ -71,6 +76,10 @@ pub(in crate::parsers) struct Grammar {
     pub(in crate::parsers) marks: &'static [(&'static str, By)],
     pub(in crate::parsers) moves: &'static [Move],
     pub(in crate::parsers) body: Body,
+    /// The mode in which a reply begins.
+    pub(in crate::parsers) start: Mode,
+    /// The body ends by itself, and then this mode follows; or only marks end it.
+    pub(in crate::parsers) closes: Option<Mode>,
     pub(in crate::parsers) manners: Manners,
     /// What a whole answer makes of the events.
     pub(in crate::parsers) whole: fn(&Context, &Record, Answer) -> Answer,
@@ -90,6 +99,8 @@ pub(in crate::parsers) struct Manners {
     /// A call of a function that the request does not have is dropped.
     pub(in crate::parsers) known_only: bool,
     pub(in crate::parsers) ids: Ids,
+    /// After the calls, chunks that say nothing have an empty content.
+    pub(in crate::parsers) says_end: bool,
     /// `required` and named choices make the model write plain JSON.
     pub(in crate::parsers) forces_json: bool,
 }
@@ -114,6 +125,7 @@ impl Manners {
         joined: false,
         known_only: false,
         ids: Ids::Random,
+        says_end: false,
         forces_json: true,
     };
 
@@ -125,6 +137,7 @@ impl Manners {
         joined: true,
         known_only: false,
         ids: Ids::OfModel,
+        says_end: false,
         forces_json: true,
     };
 }
@@ -166,7 +179,7 @@ struct Compiled {
 
 impl ReadTools for Compiled {
     fn start(&self, _context: &Context) -> ToolMemory {
-        ToolMemory::default()
+        ToolMemory { mode: self.grammar.start, ..ToolMemory::default() }
     }
 
     fn read(&self, memory: &mut ToolMemory, token: Token<'_>, out: &mut Output<'_>) {
@@ -178,6 +191,14 @@ impl ReadTools for Compiled {
         self.text(memory, "", true, out);
         if let Some(mark) = mark {
             self.mark(memory, mark, token.text, out);
+        }
+    }
+
+    fn end_chunk(&self, memory: &mut ToolMemory, out: &mut Output<'_>) {
+        if memory.open {
+            self.grammar.body.end_chunk(&mut memory.body, out);
+        } else if self.grammar.manners.says_end && memory.called && out.events.is_empty() {
+            out.events.push_content("");
         }
     }
 
@@ -234,7 +255,11 @@ impl Compiled {
                 Found::Mark { at, len, mark } => (at, len, Some(mark)),
             };
             let (plain, rest) = text.split_at(at);
-            self.plain(memory, plain, out);
+            let unread = self.plain(memory, plain, out).len();
+            if unread > 0 {
+                text = text.split_at(at - unread).1;
+                continue;
+            }
             let Some(mark) = mark else { return rest };
             let (literal, rest) = rest.split_at(len);
             self.mark(memory, mark, literal, out);
@@ -242,21 +267,47 @@ impl Compiled {
         }
     }
 
-    fn plain(&self, memory: &mut ToolMemory, text: &str, out: &mut Output<'_>) {
+    /// Reads plain text; returns what follows a body that ended by itself.
+    fn plain<'t>(&self, memory: &mut ToolMemory, text: &'t str, out: &mut Output<'_>) -> &'t str {
         if text.is_empty() {
-            return;
+            return text;
+        }
+        if memory.mode == Mode::Body && self.grammar.closes.is_some() {
+            return self.closing(memory, text, out);
         }
         out.note(text);
         match memory.mode {
             Mode::Content => self.content(memory, text, out),
+            Mode::Start => {
+                memory.mode = Mode::Content;
+                self.content(memory, text, out);
+            }
             Mode::Preamble | Mode::Between => {}
             Mode::Name if memory.name.len() < MAX_NAME => memory.name.push_str(text),
             Mode::Name => {}
             Mode::Body => {
                 self.announce(memory, out);
-                self.grammar.body.read(&mut memory.body, text, out);
+                let rest = self.grammar.body.read(&mut memory.body, text, out);
+                self.grammar.body.keep(&mut memory.body, rest, out);
             }
         }
+        ""
+    }
+
+    /// Reads a body that may end by itself. What turned out to be no call is content.
+    fn closing<'t>(&self, memory: &mut ToolMemory, text: &'t str, out: &mut Output<'_>) -> &'t str {
+        self.announce(memory, out);
+        let rest = self.grammar.body.read(&mut memory.body, text, out);
+        out.note(text.split_at(text.len() - rest.len()).0);
+        let body = &self.grammar.body;
+        if let Some(called) = body.over(&memory.body) {
+            out.note_body_end();
+            self.end(memory, "", out);
+            memory.called |= called;
+            memory.mode = self.grammar.closes.filter(|_| called).unwrap_or_default();
+            return rest;
+        }
+        ""
     }
 
     /// White space before the first other content waits: beside a call it is nothing.
@@ -281,12 +332,17 @@ impl Compiled {
             return out.note(literal);
         }
         let found = self.table[memory.mode as usize].get(usize::from(mark)).copied().flatten();
-        let Some(found) = found.filter(|_| mark != LOOKALIKE) else { return self.plain(memory, literal, out) };
+        let Some(found) = found.filter(|_| mark != LOOKALIKE) else { return self.all(memory, literal, out) };
         if found.acts.contains(&Act::End) {
             out.note_body_end();
         }
+        if found.acts.contains(&Act::BeginHere) {
+            self.begin(memory, "", out);
+            memory.mode = found.to;
+            return self.all(memory, literal, out);
+        }
         if found.acts.contains(&Act::Text) {
-            self.plain(memory, literal, out);
+            self.all(memory, literal, out);
         } else {
             out.note(literal);
         }
@@ -294,10 +350,18 @@ impl Compiled {
             match act {
                 Act::Begin => self.begin(memory, literal, out),
                 Act::End => self.end(memory, literal, out),
-                Act::Text => {}
+                Act::BeginHere | Act::Text => {}
             }
         }
         memory.mode = found.to;
+    }
+
+    /// Reads text that has no marks, to its end.
+    fn all(&self, memory: &mut ToolMemory, text: &str, out: &mut Output<'_>) {
+        let mut rest = text;
+        while !rest.is_empty() {
+            rest = self.plain(memory, rest, out);
+        }
     }
 
     fn begin(&self, memory: &mut ToolMemory, literal: &str, out: &mut Output<'_>) {

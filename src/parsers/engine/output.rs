@@ -37,6 +37,10 @@ pub(in crate::parsers) enum Ids {
     Random,
     /// Random, but `functions.NAME:INDEX` for models that number their calls.
     OfModel,
+    /// `call_INDEX_…`.
+    Counted,
+    /// Nine letters and digits.
+    Nine,
 }
 
 impl Output<'_> {
@@ -63,6 +67,8 @@ impl Output<'_> {
         }
         let id = match ids {
             Ids::OfModel if self.numbered => ids::numbered(name, self.context.history_tool_calls.saturating_add(index)),
+            Ids::Counted => ids::counted(self.context.id_seed, index),
+            Ids::Nine => ids::nine(self.context.id_seed, index),
             Ids::OfModel | Ids::Random => ids::random(self.context.id_seed, index),
         };
         self.events.push_call(index, &id, name);

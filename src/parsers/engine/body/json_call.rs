@@ -19,6 +19,7 @@ const MAX_BLANK: usize = 1024;
 /// Which keys hold the name and the arguments.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::parsers) struct JsonCall {
+    /// Empty where the only key is the name itself, and its value the arguments.
     pub(in crate::parsers) name: &'static str,
     pub(in crate::parsers) arguments: &'static [&'static str],
     pub(in crate::parsers) ids: Ids,
@@ -123,9 +124,24 @@ impl JsonCallMemory {
         Self { raw: mark.to_owned(), ..Self::default() }
     }
 
+    /// Text that begins a call and is none.
+    pub(in crate::parsers) fn spoilt(text: String) -> Self {
+        Self { raw: text, place: Place::Bad, ..Self::default() }
+    }
+
     /// The object is complete.
     pub(in crate::parsers) fn is_closed(&self) -> bool {
         self.place == Place::End
+    }
+
+    /// Nothing more is read.
+    pub(in crate::parsers) fn is_over(&self) -> bool {
+        matches!(self.place, Place::End | Place::Bad)
+    }
+
+    /// The call was begun.
+    pub(in crate::parsers) fn is_begun(&self) -> bool {
+        self.begun
     }
 }
 
@@ -137,9 +153,6 @@ impl JsonCall {
         text: &'t str,
         out: &mut Output<'_>,
     ) -> &'t str {
-        if !memory.begun && self.gives_back {
-            memory.raw.push_str(text);
-        }
         let mut rest = text;
         while !rest.is_empty() && !matches!(memory.place, Place::End | Place::Bad) {
             rest = match memory.place {
@@ -149,11 +162,20 @@ impl JsonCall {
                 _ => self.structure(memory, rest, out),
             };
         }
+        let (consumed, rest) = text.split_at(text.len() - rest.len());
+        self.keep(memory, consumed, out);
+        rest
+    }
+
+    /// Keeps text of a call that has no name yet, to be given back.
+    pub(in crate::parsers) fn keep(&self, memory: &mut JsonCallMemory, text: &str, out: &mut Output<'_>) {
+        if !memory.begun && self.gives_back {
+            memory.raw.push_str(text);
+        }
         if memory.raw.len().max(memory.early.len()) > MAX_UNNAMED {
             self.give_back(memory, out);
             *memory = JsonCallMemory { place: Place::Bad, ..JsonCallMemory::default() };
         }
-        rest
     }
 
     /// The call ends. Without a name it was none.
@@ -191,6 +213,12 @@ impl JsonCall {
     fn value<'t>(&self, memory: &mut JsonCallMemory, first: char, text: &'t str, out: &mut Output<'_>) -> &'t str {
         let key = std::mem::take(&mut memory.word);
         (memory.depth, memory.in_string, memory.escaped) = (0, false, false);
+        if self.name.is_empty() && !memory.begun {
+            memory.function = key;
+            memory.place = Place::Arguments;
+            self.begin(memory, out);
+            return text;
+        }
         let unnamed = !memory.begun && memory.function.is_empty();
         if key == self.name && unnamed && first == '"' {
             memory.place = Place::Name;
