@@ -48,9 +48,14 @@ impl Dialect {
         model_type: &str,
         enable_auto_tools: bool,
     ) -> Result<Option<Self>, DialectError> {
-        let setup = Setup { vocabulary, beside_reasoning: reasoning_parser.is_some() };
+        let tool_parser = tool_parser.filter(|_| enable_auto_tools);
+        let setup = Setup {
+            vocabulary,
+            beside_reasoning: reasoning_parser.is_some(),
+            beside_tools: tool_parser.is_some(),
+        };
         let reasoning = reasoning_parser.map(|name| reasoning(name, &setup)).transpose()?;
-        let tools = tool_parser.filter(|_| enable_auto_tools).map(|name| tools(name, &setup)).transpose()?;
+        let tools = tool_parser.map(|name| tools(name, &setup)).transpose()?;
         let numbered = matches!(model_type, "kimi_k2" | "kimi_k25" | "kimi_k3");
         Ok((reasoning.is_some() || tools.is_some()).then_some(Self { reasoning, tools, numbered }))
     }

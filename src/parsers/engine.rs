@@ -19,7 +19,7 @@ mod scan;
 mod thinking;
 pub(super) mod whole;
 
-pub(super) use body::{Body, JsonCall, JsonList, Params, PyCalls, Tag, tags};
+pub(super) use body::{Body, JsonCall, JsonList, Params, PyCalls, Raw, Tag, Value, tags};
 pub(super) use forced::{Named, Required};
 pub(super) use grammar::{Act, Blank, Grammar, Manners, Mode, Move, on};
 pub(super) use marks::{By, Marks};
@@ -47,6 +47,8 @@ pub(super) struct Setup<'a> {
     pub(super) vocabulary: &'a Vocabulary,
     /// A reasoning half was configured, too.
     pub(super) beside_reasoning: bool,
+    /// A tool half was configured, too.
+    pub(super) beside_tools: bool,
 }
 
 /// The reasoning half of a dialect.
@@ -60,10 +62,15 @@ pub(super) trait ReadReasoning: Debug + Send + Sync {
     /// Whether the prompt already ended the reasoning.
     fn ended_by_prompt(&self, context: &Context) -> bool;
 
+    /// Whether to read at all: not where the reasoning is off or was ended by the prompt.
+    fn reads(&self, context: &Context) -> bool {
+        self.is_on(context) && !self.ended_by_prompt(context)
+    }
+
     /// Counts one token that the model wrote, if it is one of reasoning. Called for every token, before it is read.
     fn count(&self, memory: &mut ReasoningMemory, id: u32);
 
-    /// Reads one token. Not called where the reasoning is off or ended by the prompt.
+    /// Reads one token, where it [`reads`](Self::reads).
     fn read(&self, memory: &mut ReasoningMemory, token: Token<'_>, say: &mut dyn FnMut(Piece<'_>));
 
     /// Says what was held back.

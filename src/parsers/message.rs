@@ -35,13 +35,15 @@ pub(super) struct Answer {
     pub(super) calls: Vec<ToolCall>,
     /// What looked like a call is content after all.
     pub(super) given_back: bool,
+    /// The content is this, even if nothing was called.
+    pub(super) settled: bool,
 }
 
 impl Answer {
     /// Folds events.
     pub(super) fn of(events: &Events) -> Self {
         let content = events.content().unwrap_or_default().to_owned();
-        let mut answer = Self { content, calls: Vec::new(), given_back: events.given_back() > 0 };
+        let mut answer = Self { content, calls: Vec::new(), given_back: events.given_back() > 0, settled: false };
         for delta in events.calls() {
             if let Some((id, name)) = delta.head {
                 answer.calls.push(ToolCall { id: id.to_owned(), name: name.to_owned(), arguments: String::new() });
@@ -63,6 +65,6 @@ impl Answer {
 
     /// The text itself: no call after all.
     pub(super) fn text(content: &str) -> Self {
-        Self { content: content.to_owned(), calls: Vec::new(), given_back: true }
+        Self { content: content.to_owned(), given_back: true, ..Self::default() }
     }
 }

@@ -32,7 +32,7 @@ enum Calls {
 impl Plan {
     pub(super) fn new(dialect: Arc<Dialect>, context: Context) -> Self {
         let thinks = dialect.reasoning.as_deref();
-        let thinks = thinks.is_some_and(|half| half.is_on(&context) && !half.ended_by_prompt(&context));
+        let thinks = thinks.is_some_and(|half| half.reads(&context));
         let calls = calls(&dialect, &context.tool_choice);
         Self { dialect, context, thinks, calls }
     }
@@ -160,7 +160,7 @@ impl Plan {
         let reasoning = events.reasoning().unwrap_or_default().to_owned();
         let (reasoning, rest) = match self.reasoning() {
             Some(half) => half.whole(&self.context, reasoning, record.text().to_owned()),
-            None => (None, Some(record.text().to_owned())),
+            None => (Some(reasoning).filter(|text| !text.is_empty()), Some(record.text().to_owned())),
         };
         let promoted = rest.as_deref().is_some_and(|rest| rest != record.text());
         let mut said = Answer::of(events);
@@ -175,7 +175,7 @@ impl Plan {
             _ if !said.calls.is_empty() => Some(said.content).filter(|content| !content.trim().is_empty()),
             _ if promoted => rest,
             // Where one half is not of vLLM's engine, markup that called nothing is given back.
-            Calls::Native if !self.engine_only() => rest,
+            Calls::Native if !self.engine_only() && !said.settled => rest,
             _ => rest.and((!said.content.is_empty()).then_some(said.content)),
         };
         let content = match self.context.tool_choice {

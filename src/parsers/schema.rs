@@ -88,6 +88,31 @@ fn bit(name: &str) -> u8 {
     }
 }
 
+/// The value that the schema makes of another: texts and numbers where they stand, lists and objects inside.
+pub(super) fn fit(value: Json, schema: &Value) -> Json {
+    match value {
+        Json::Str(text) => coerce(&text, Types::of(schema)),
+        Json::Dict(members) => match schema.get("properties").and_then(Value::as_object) {
+            Some(known) => fit_members(members, known),
+            None => Json::Dict(members),
+        },
+        Json::List(items) => match schema.get("items").filter(|items| items.is_object()) {
+            Some(schema) => Json::List(items.into_iter().map(|item| fit(item, schema)).collect()),
+            None => Json::List(items),
+        },
+        other => coerce(&python::dumps(&other), Types::of(schema)),
+    }
+}
+
+/// The same for the members of an object, by their schemas.
+pub(super) fn fit_members(members: Vec<(String, Json)>, known: &serde_json::Map<String, Value>) -> Json {
+    let fitted = members.into_iter().map(|(key, member)| match known.get(&key).filter(|schema| schema.is_object()) {
+        Some(schema) => (key, fit(member, schema)),
+        None => (key, member),
+    });
+    Json::Dict(fitted.collect())
+}
+
 /// The value that a text stands for: the first allowed type that fits, in a fixed order; else the text.
 pub(super) fn coerce(text: &str, types: Types) -> Json {
     type Read = fn(&str) -> Option<Json>;

@@ -25,11 +25,13 @@ pub(super) static THINKING: Thinking = Thinking {
     calls: &[],
     start: |_| Start::Inside,
     stray: Stray::Text,
+    reopens: false,
     counting: Counting::Marked,
     words: None,
     turns: &[],
     says_empty: true,
     trims: false,
+    strips: false,
     promotes: |_| false,
     empty_whole: true,
 };

@@ -29,8 +29,7 @@ static GRAMMAR: Grammar = Grammar {
         on(Mode::Content, WORD, &[Act::Begin], Mode::Body),
     ],
     body: Body::JsonList(JsonList { call: JsonCall { ids: Ids::OfModel, ..JsonCall::MARKED }, single: false }),
-    closes: Some(Mode::Content),
-    manners: Manners::ENGINE,
+    manners: Manners { closes: Some(Mode::Content), ..Manners::ENGINE },
     whole: whole::untrimmed,
     ..jamba::GRAMMAR
 };

@@ -40,8 +40,6 @@ pub(super) const GRAMMAR: Grammar = Grammar {
         on(Mode::Between, OPEN, &[Act::Begin], Mode::Body),
     ],
     body: Body::JsonCall(JsonCall::MARKED),
-    start: Mode::Content,
-    closes: None,
     manners: Manners { forces_json: false, ..Manners::PLAIN },
     whole,
 };

@@ -7,7 +7,7 @@
 //!
 //! Emitted by InternLM 2 and 2.5. Arguments may be called `arguments`. Text after a call is dropped.
 
-use super::super::engine::{Act, Body, By, Grammar, JsonCall, Mode, on};
+use super::super::engine::{Act, Body, By, Grammar, JsonCall, Manners, Mode, on};
 use super::super::registry::Definition;
 use super::jamba;
 
@@ -31,6 +31,6 @@ static GRAMMAR: Grammar = Grammar {
         on(Mode::Between, OPEN, &[Act::Begin], Mode::Body),
     ],
     body: Body::JsonCall(JsonCall { arguments: &["parameters", "arguments"], ..JsonCall::MARKED }),
-    closes: None,
+    manners: Manners::PLAIN,
     ..jamba::GRAMMAR
 };

@@ -30,8 +30,6 @@ pub(super) const GRAMMAR: Grammar = Grammar {
         on(Mode::Body, CLOSE, &[Act::End], Mode::Between),
     ],
     body: Body::JsonList(JsonList { call: JsonCall::MARKED, single: false }),
-    start: Mode::Content,
-    closes: Some(Mode::Between),
-    manners: Manners::PLAIN,
+    manners: Manners { closes: Some(Mode::Between), ..Manners::PLAIN },
     whole: whole::objects,
 };

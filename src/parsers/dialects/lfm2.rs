@@ -6,7 +6,7 @@
 //!
 //! Emitted by Liquid AI's LFM2. Calls as Python writes them ([`pythonic`]), read leniently, with text before and after.
 
-use super::super::engine::{Act, Body, By, Grammar, Mode, PyCalls, on};
+use super::super::engine::{Act, Body, By, Grammar, Manners, Mode, PyCalls, on};
 use super::super::registry::Definition;
 use super::pythonic;
 
@@ -30,7 +30,6 @@ static GRAMMAR: Grammar = Grammar {
         on(Mode::Between, CLOSE, &[], Mode::Content),
     ],
     body: Body::PyCalls(PyCalls { listed: true, lenient: true }),
-    start: Mode::Content,
-    closes: Some(Mode::Between),
+    manners: Manners { start: Mode::Content, closes: Some(Mode::Between), ..pythonic::GRAMMAR.manners },
     ..pythonic::GRAMMAR
 };

@@ -34,8 +34,6 @@ static GRAMMAR: Grammar = Grammar {
         call: JsonCall { arguments: &["parameters", "arguments"], ..JsonCall::MARKED },
         single: true,
     }),
-    start: Mode::Content,
-    closes: Some(Mode::Between),
-    manners: Manners { forces_json: false, ..Manners::PLAIN },
+    manners: Manners { closes: Some(Mode::Between), forces_json: false, ..Manners::PLAIN },
     whole: whole::objects,
 };

@@ -6,7 +6,7 @@
 //!
 //! Emitted by Llama 4. Calls as Python writes them ([`pythonic`]); the marks around them may be missing.
 
-use super::super::engine::{Act, By, Grammar, Mode, on};
+use super::super::engine::{Act, By, Grammar, Manners, Mode, on};
 use super::super::registry::Definition;
 use super::pythonic;
 
@@ -29,6 +29,6 @@ static GRAMMAR: Grammar = Grammar {
         on(Mode::Start, "[", &[Act::BeginHere], Mode::Body),
         on(Mode::Between, CLOSE, &[], Mode::Content),
     ],
-    closes: Some(Mode::Between),
+    manners: Manners { closes: Some(Mode::Between), ..pythonic::GRAMMAR.manners },
     ..pythonic::GRAMMAR
 };

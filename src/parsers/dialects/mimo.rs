@@ -27,5 +27,4 @@ pub(in crate::parsers) static DIALECT: Definition = Definition {
     reasoning: Some(|setup| qwen3::THINKING.compile(setup)),
 };
 
-static GRAMMAR: Grammar =
-    Grammar { body: Body::Params(Params { tag: qwen3_coder::tag, trims_newlines: false }), ..qwen3_coder::GRAMMAR };
+static GRAMMAR: Grammar = Grammar { body: Body::Params(Params::plain(qwen3_coder::tag)), ..qwen3_coder::GRAMMAR };

@@ -1,23 +1,23 @@
-//! Olmo 3's tool calls.
+//! Olmo 3: tool calls and reasoning.
 //!
 //! ```text
-//! <function_calls>get_weather(city="Paris", days=3)
+//! <think>The user wants the weather.</think><function_calls>get_weather(city="Paris", days=3)
 //! ping()</function_calls>
 //! ```
 //!
 //! Emitted by Ai2's Olmo 3. Calls as Python writes them ([`pythonic`]), one a line, but with `true`, `false` and `null`.
 
-use super::super::engine::{Act, Body, By, Grammar, Mode, PyCalls, on};
+use super::super::engine::{Act, Body, By, Grammar, Manners, Mode, PyCalls, Thinking, on};
 use super::super::registry::Definition;
-use super::pythonic;
+use super::{deepseek_r1, pythonic};
 
 pub(in crate::parsers) static DIALECT: Definition = Definition {
     tool_names: &["olmo3"],
-    reasoning_names: &[],
+    reasoning_names: &["olmo3"],
     families: "Olmo 3",
     needs: &[],
     tools: Some(|setup| GRAMMAR.compile(setup)),
-    reasoning: None,
+    reasoning: Some(|setup| THINKING.compile(setup)),
 };
 
 const OPEN: &str = "<function_calls>";
@@ -30,6 +30,8 @@ static GRAMMAR: Grammar = Grammar {
         on(Mode::Body, CLOSE, &[Act::End], Mode::Content),
     ],
     body: Body::PyCalls(PyCalls { listed: false, lenient: false }),
-    start: Mode::Content,
+    manners: Manners { start: Mode::Content, ..pythonic::GRAMMAR.manners },
     ..pythonic::GRAMMAR
 };
+
+static THINKING: Thinking = Thinking { says_empty: false, empty_whole: false, ..deepseek_r1::THINKING };

@@ -30,11 +30,13 @@ pub(super) const THINKING: Thinking = Thinking {
     calls: &["<tool_call>"],
     start,
     stray: Stray::Dropped,
+    reopens: false,
     counting: Counting::Read,
     words: Some(&["</tool_call>", "<function=", "</function>", "<parameter=", "</parameter>"]),
     turns: &["<|im_start|>", "<|im_end|>"],
     says_empty: false,
     trims: false,
+    strips: false,
     promotes: |_| false,
     empty_whole: false,
 };

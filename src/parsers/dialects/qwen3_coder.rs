@@ -42,9 +42,7 @@ pub(super) const GRAMMAR: Grammar = Grammar {
         CLOSE,
     ],
     moves: &moves("<tool_call>", "</tool_call>"),
-    body: Body::Params(Params { tag, trims_newlines: true }),
-    start: Content,
-    closes: None,
+    body: Body::Params(Params { trims_newlines: true, ..Params::plain(tag) }),
     manners: Manners { strays: &["</think>"], forces_json: false, ..Manners::ENGINE },
     whole: whole::trimmed,
 };

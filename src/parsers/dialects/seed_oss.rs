@@ -11,7 +11,7 @@
 //!
 //! Emitted by ByteDance's Seed-OSS. The calls are Qwen3-Coder's ([`qwen3_coder`]) between marks of their own.
 
-use super::super::engine::{Body, By, Grammar, Manners, Mode, Params, Thinking, whole};
+use super::super::engine::{Body, By, Grammar, Manners, Params, Thinking, whole};
 use super::super::registry::Definition;
 use super::{qwen3, qwen3_coder};
 
@@ -40,9 +40,7 @@ static GRAMMAR: Grammar = Grammar {
         qwen3_coder::CLOSE,
     ],
     moves: &qwen3_coder::moves(OPEN, CLOSE),
-    body: Body::Params(Params { tag: qwen3_coder::tag, trims_newlines: true }),
-    start: Mode::Content,
-    closes: None,
+    body: Body::Params(Params { trims_newlines: true, ..Params::plain(qwen3_coder::tag) }),
     manners: Manners { strays: &["</seed:think>"], ..Manners::ENGINE },
     whole: whole::trimmed,
 };

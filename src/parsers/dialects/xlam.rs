@@ -7,7 +7,7 @@
 //! Emitted by Salesforce's xLAM 2. The list may stand between `<tool_call>` and `</tool_call>`, behind `[TOOL_CALLS]` or
 //! `</think>`, or in a Markdown block; without such a mark it must be the whole reply.
 
-use super::super::engine::{Act, Body, By, Grammar, Ids, JsonCall, JsonList, Mode, on};
+use super::super::engine::{Act, Body, By, Grammar, Ids, JsonCall, JsonList, Manners, Mode, on};
 use super::super::registry::Definition;
 use super::jamba;
 
@@ -43,6 +43,6 @@ static GRAMMAR: Grammar = Grammar {
         on(Mode::Between, "```", &[], Mode::Content),
     ],
     body: Body::JsonList(JsonList { call: JsonCall { ids: Ids::Counted, ..JsonCall::MARKED }, single: false }),
-    start: Mode::Start,
+    manners: Manners { start: Mode::Start, ..jamba::GRAMMAR.manners },
     ..jamba::GRAMMAR
 };

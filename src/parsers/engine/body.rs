@@ -4,12 +4,14 @@ mod json_call;
 mod json_list;
 mod params;
 mod py_calls;
+mod raw;
 pub(in crate::parsers) mod tags;
 
 pub(in crate::parsers) use json_call::{JsonCall, JsonCallMemory};
 pub(in crate::parsers) use json_list::{JsonList, JsonListMemory};
-pub(in crate::parsers) use params::{Params, ParamsMemory, Tag};
+pub(in crate::parsers) use params::{Params, ParamsMemory, Tag, Value};
 pub(in crate::parsers) use py_calls::{PyCalls, PyCallsMemory};
+pub(in crate::parsers) use raw::{Raw, RawMemory};
 
 use serde::{Deserialize, Serialize};
 
@@ -26,6 +28,8 @@ pub(in crate::parsers) enum Body {
     PyCalls(PyCalls),
     /// Parameters between tags, typed by the tool's schema.
     Params(Params),
+    /// JSON arguments and nothing else.
+    Raw(Raw),
 }
 
 /// Where the body of a call stands.
@@ -47,12 +51,15 @@ pub(in crate::parsers) enum BodyMemory {
     /// Among parameters.
     #[serde(rename = "p")]
     Params(Box<ParamsMemory>),
+    /// In raw arguments.
+    #[serde(rename = "r")]
+    Raw(Box<RawMemory>),
 }
 
 impl Body {
     /// True where the name stands in the body, not before it.
     pub(super) fn names_itself(&self) -> bool {
-        !matches!(self, Self::Params(_))
+        !matches!(self, Self::Params(_) | Self::Raw(_))
     }
 
     /// A call that this mark begins.
@@ -62,6 +69,7 @@ impl Body {
             Self::JsonList(_) => BodyMemory::JsonList(Box::new(JsonListMemory::begin(mark))),
             Self::PyCalls(_) => BodyMemory::PyCalls(Box::new(PyCallsMemory::begin(mark))),
             Self::Params(_) => BodyMemory::Params(Box::default()),
+            Self::Raw(_) => BodyMemory::Raw(Box::default()),
         }
     }
 
@@ -80,6 +88,10 @@ impl Body {
             (Self::JsonList(body), BodyMemory::JsonList(memory)) => body.read(memory, text, out),
             (Self::PyCalls(body), BodyMemory::PyCalls(memory)) => body.read(memory, text, out),
             (Self::Params(body), BodyMemory::Params(memory)) => {
+                body.read(memory, text, out);
+                ""
+            }
+            (Self::Raw(body), BodyMemory::Raw(memory)) => {
                 body.read(memory, text, out);
                 ""
             }
@@ -121,6 +133,7 @@ impl Body {
             (Self::JsonList(body), BodyMemory::JsonList(memory)) => body.end(*memory, mark, out),
             (Self::PyCalls(body), BodyMemory::PyCalls(memory)) => body.end(*memory, mark, out),
             (Self::Params(body), BodyMemory::Params(memory)) => body.end(*memory, mark, out),
+            (Self::Raw(body), BodyMemory::Raw(memory)) => body.end(&memory, out),
             _ => {}
         }
     }

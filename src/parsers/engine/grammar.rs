@@ -54,6 +54,11 @@ pub(in crate::parsers) enum Act {
     End,
     /// The mark is text of its mode, too.
     Text,
+    /// The mark is the first text of the mode that it leads to.
+    First,
+    /// The name is complete: the call is announced, before its body says anything. In a grammar that has this, a call
+    /// that ends before is none.
+    Announce,
 }
 
 /// In mode `from`, `mark` does `acts` and goes to mode `to`.
@@ -76,10 +81,6 @@ pub(in crate::parsers) struct Grammar {
     pub(in crate::parsers) marks: &'static [(&'static str, By)],
     pub(in crate::parsers) moves: &'static [Move],
     pub(in crate::parsers) body: Body,
-    /// The mode in which a reply begins.
-    pub(in crate::parsers) start: Mode,
-    /// The body ends by itself, and then this mode follows; or only marks end it.
-    pub(in crate::parsers) closes: Option<Mode>,
     pub(in crate::parsers) manners: Manners,
     /// What a whole answer makes of the events.
     pub(in crate::parsers) whole: fn(&Context, &Record, Answer) -> Answer,
@@ -99,10 +100,16 @@ pub(in crate::parsers) struct Manners {
     /// A call of a function that the request does not have is dropped.
     pub(in crate::parsers) known_only: bool,
     pub(in crate::parsers) ids: Ids,
+    /// The mode in which a reply begins.
+    pub(in crate::parsers) start: Mode,
+    /// The body ends by itself, and then this mode follows; or only marks end it.
+    pub(in crate::parsers) closes: Option<Mode>,
     /// After the calls, chunks that say nothing have an empty content.
     pub(in crate::parsers) says_end: bool,
     /// `required` and named choices make the model write plain JSON.
     pub(in crate::parsers) forces_json: bool,
+    /// Every chunk of content is said, were it empty.
+    pub(in crate::parsers) says_empty: bool,
 }
 
 /// What becomes of white space that no other content precedes.
@@ -125,8 +132,11 @@ impl Manners {
         joined: false,
         known_only: false,
         ids: Ids::Random,
+        start: Mode::Content,
+        closes: None,
         says_end: false,
         forces_json: true,
+        says_empty: false,
     };
 
     /// How vLLM's engine behaves.
@@ -137,8 +147,11 @@ impl Manners {
         joined: true,
         known_only: false,
         ids: Ids::OfModel,
+        start: Mode::Content,
+        closes: None,
         says_end: false,
         forces_json: true,
+        says_empty: false,
     };
 }
 
@@ -147,7 +160,8 @@ impl Grammar {
     pub(in crate::parsers) fn compile(&'static self, setup: &Setup<'_>) -> Box<dyn ReadTools> {
         let mut marks = Marks::new(self.marks, setup.vocabulary);
         if let Some(kept) = self.manners.engine {
-            marks = marks.dropping_specials(setup.vocabulary, kept).waiting_for(setup.vocabulary, &[]);
+            let words: Vec<_> = self.marks.iter().map(|(text, _)| *text).collect();
+            marks = marks.dropping_specials(setup.vocabulary, kept).waiting_for(setup.vocabulary, &words);
         }
         let ids: Vec<_> = (0..self.marks.len() as MarkId).collect();
         let strays = if setup.beside_reasoning { self.manners.strays } else { &[] };
@@ -162,7 +176,8 @@ impl Grammar {
             marks.literals(ids.iter().copied().filter(|id| here[usize::from(*id)].is_some()))
         });
         let strays = strays.iter().filter_map(|text| marks.id_of(text)).collect();
-        Box::new(Compiled { grammar: self, marks, table, literals, strays })
+        let announces = self.moves.iter().any(|found| found.acts.contains(&Act::Announce));
+        Box::new(Compiled { grammar: self, marks, table, literals, strays, announces })
     }
 }
 
@@ -175,11 +190,13 @@ struct Compiled {
     table: [Vec<Option<&'static Move>>; Mode::ALL.len()],
     literals: [Literals; Mode::ALL.len()],
     strays: Vec<MarkId>,
+    /// Some mark announces calls; the first text of a body does not.
+    announces: bool,
 }
 
 impl ReadTools for Compiled {
     fn start(&self, _context: &Context) -> ToolMemory {
-        ToolMemory { mode: self.grammar.start, ..ToolMemory::default() }
+        ToolMemory { mode: self.grammar.manners.start, ..ToolMemory::default() }
     }
 
     fn read(&self, memory: &mut ToolMemory, token: Token<'_>, out: &mut Output<'_>) {
@@ -195,9 +212,12 @@ impl ReadTools for Compiled {
     }
 
     fn end_chunk(&self, memory: &mut ToolMemory, out: &mut Output<'_>) {
+        let manners = &self.grammar.manners;
         if memory.open {
             self.grammar.body.end_chunk(&mut memory.body, out);
-        } else if self.grammar.manners.says_end && memory.called && out.events.is_empty() {
+        }
+        let ended = manners.says_end && memory.called && !memory.open;
+        if out.events.is_empty() && (ended || manners.says_empty && memory.mode == Mode::Content) {
             out.events.push_content("");
         }
     }
@@ -206,6 +226,7 @@ impl ReadTools for Compiled {
         self.text(memory, "", true, out);
         if memory.open {
             out.note_body_end();
+            out.note_unclosed(memory.announced);
             self.end(memory, "", out);
         }
         let blank = std::mem::take(&mut memory.blank);
@@ -272,7 +293,7 @@ impl Compiled {
         if text.is_empty() {
             return text;
         }
-        if memory.mode == Mode::Body && self.grammar.closes.is_some() {
+        if memory.mode == Mode::Body && self.grammar.manners.closes.is_some() {
             return self.closing(memory, text, out);
         }
         out.note(text);
@@ -286,7 +307,7 @@ impl Compiled {
             Mode::Name if memory.name.len() < MAX_NAME => memory.name.push_str(text),
             Mode::Name => {}
             Mode::Body => {
-                self.announce(memory, out);
+                self.announce_late(memory, out);
                 let rest = self.grammar.body.read(&mut memory.body, text, out);
                 self.grammar.body.keep(&mut memory.body, rest, out);
             }
@@ -296,7 +317,7 @@ impl Compiled {
 
     /// Reads a body that may end by itself. What turned out to be no call is content.
     fn closing<'t>(&self, memory: &mut ToolMemory, text: &'t str, out: &mut Output<'_>) -> &'t str {
-        self.announce(memory, out);
+        self.announce_late(memory, out);
         let rest = self.grammar.body.read(&mut memory.body, text, out);
         out.note(text.split_at(text.len() - rest.len()).0);
         let body = &self.grammar.body;
@@ -304,7 +325,7 @@ impl Compiled {
             out.note_body_end();
             self.end(memory, "", out);
             memory.called |= called;
-            memory.mode = self.grammar.closes.filter(|_| called).unwrap_or_default();
+            memory.mode = self.grammar.manners.closes.filter(|_| called).unwrap_or_default();
             return rest;
         }
         ""
@@ -343,17 +364,21 @@ impl Compiled {
         }
         if found.acts.contains(&Act::Text) {
             self.all(memory, literal, out);
-        } else {
+        } else if !found.acts.contains(&Act::First) {
             out.note(literal);
         }
         for act in found.acts {
             match act {
                 Act::Begin => self.begin(memory, literal, out),
                 Act::End => self.end(memory, literal, out),
-                Act::BeginHere | Act::Text => {}
+                Act::Announce => self.announce(memory, out),
+                Act::BeginHere | Act::Text | Act::First => {}
             }
         }
         memory.mode = found.to;
+        if found.acts.contains(&Act::First) {
+            self.all(memory, literal, out);
+        }
     }
 
     /// Reads text that has no marks, to its end.
@@ -372,14 +397,27 @@ impl Compiled {
         out.note_body();
     }
 
-    /// A call whose name was read by marks begins with the first text of its body.
+    /// A call whose name no mark ends begins with the first text of its body, or ends without any.
+    fn announce_late(&self, memory: &mut ToolMemory, out: &mut Output<'_>) {
+        if !self.announces {
+            self.announce(memory, out);
+        } else if !memory.announced {
+            memory.body = BodyMemory::None;
+        }
+    }
+
+    /// A call whose name was read by marks begins.
     fn announce(&self, memory: &mut ToolMemory, out: &mut Output<'_>) {
         if memory.announced || self.grammar.body.names_itself() {
             return;
         }
         memory.announced = true;
         let known = |name: &str| !self.grammar.manners.known_only || out.context.knows(name);
-        let name = memory.name.trim();
+        let head = memory.name.trim();
+        let (id, name) = match self.grammar.manners.ids {
+            Ids::Spelled(split) => split(head).map_or((None, ""), |(id, name)| (Some(id), name)),
+            _ => (None, head),
+        };
         if name.is_empty() || !known(name) {
             memory.body = BodyMemory::None;
             return;
@@ -389,12 +427,15 @@ impl Compiled {
         if self.grammar.manners.blank != Blank::Dropped {
             out.content(&blank);
         }
-        out.call(name, self.grammar.manners.ids);
+        match id {
+            Some(id) => out.call_with(id, name),
+            None => out.call(name, self.grammar.manners.ids),
+        }
         self.grammar.body.named(&mut memory.body, name, out);
     }
 
     fn end(&self, memory: &mut ToolMemory, literal: &str, out: &mut Output<'_>) {
-        self.announce(memory, out);
+        self.announce_late(memory, out);
         let body = std::mem::take(&mut memory.body);
         self.grammar.body.end(body, literal, out);
         memory.open = false;

@@ -21,6 +21,12 @@ pub(in crate::parsers) struct ReasoningMemory {
     /// White space at the end of the reasoning so far, where that is trimmed.
     #[serde(rename = "w", skip_serializing_if = "is_default")]
     pub(in crate::parsers) blank: String,
+    /// Content other than line breaks was read.
+    #[serde(rename = "s", skip_serializing_if = "is_default")]
+    pub(in crate::parsers) stripped: bool,
+    /// Where a reply made of messages stands.
+    #[serde(rename = "m", skip_serializing_if = "is_default")]
+    pub(in crate::parsers) mode: Mode,
     /// Reasoning is kept, because it may have to become content.
     #[serde(rename = "k", skip_serializing_if = "is_default")]
     pub(in crate::parsers) keeps: bool,

@@ -28,10 +28,12 @@ pub(in crate::parsers) struct Record {
     content_before_calls: Option<usize>,
     /// Per call that was cut: how much of its arguments a whole answer keeps, and what closes them.
     cuts: Vec<Option<(usize, String)>>,
+    /// The last call was open when the reply ended.
+    unclosed: bool,
 }
 
 /// What the id of a call looks like.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy)]
 pub(in crate::parsers) enum Ids {
     /// Random, whatever the model.
     Random,
@@ -41,6 +43,8 @@ pub(in crate::parsers) enum Ids {
     Counted,
     /// Nine letters and digits.
     Nine,
+    /// As the model spelled it, before the name: the id and the name in a call's head, or `None` if that is no head.
+    Spelled(fn(&str) -> Option<(&str, &str)>),
 }
 
 impl Output<'_> {
@@ -53,6 +57,18 @@ impl Output<'_> {
 
     /// Begins a call.
     pub(in crate::parsers) fn call(&mut self, name: &str, ids: Ids) {
+        let number = self.context.history_tool_calls.saturating_add(*self.calls);
+        let id = match ids {
+            Ids::OfModel if self.numbered => ids::numbered(name, number),
+            Ids::Counted => ids::counted(self.context.id_seed, *self.calls),
+            Ids::Nine => ids::nine(self.context.id_seed, *self.calls),
+            _ => ids::random(self.context.id_seed, *self.calls),
+        };
+        self.call_with(&id, name);
+    }
+
+    /// Begins a call that has an id.
+    pub(in crate::parsers) fn call_with(&mut self, id: &str, name: &str) {
         if let Some(record) = &mut self.record {
             let said = self.events.content().map_or(0, str::len);
             record.content_before_calls.get_or_insert(said);
@@ -62,16 +78,9 @@ impl Output<'_> {
         }
         let index = *self.calls;
         *self.calls = self.calls.saturating_add(1);
-        if self.hides(index) {
-            return;
+        if !self.hides(index) {
+            self.events.push_call(index, id, name);
         }
-        let id = match ids {
-            Ids::OfModel if self.numbered => ids::numbered(name, self.context.history_tool_calls.saturating_add(index)),
-            Ids::Counted => ids::counted(self.context.id_seed, index),
-            Ids::Nine => ids::nine(self.context.id_seed, index),
-            Ids::OfModel | Ids::Random => ids::random(self.context.id_seed, index),
-        };
-        self.events.push_call(index, &id, name);
     }
 
     /// Adds to the arguments of the call begun last, unless there is nothing to add.
@@ -136,6 +145,13 @@ impl Output<'_> {
         }
     }
 
+    /// Notes that the open call never ended.
+    pub(in crate::parsers) fn note_unclosed(&mut self, announced: bool) {
+        if let Some(record) = &mut self.record {
+            record.unclosed = announced;
+        }
+    }
+
     fn open_call(&self) -> Option<usize> {
         self.calls.checked_sub(1).filter(|index| !self.drops_calls() && !self.hides(*index))
     }
@@ -164,6 +180,11 @@ impl Record {
             Some((before, after)) if after.trim().is_empty() => before.to_owned(),
             _ => content,
         }
+    }
+
+    /// True where the last call was announced and never ended.
+    pub(in crate::parsers) fn is_unclosed(&self) -> bool {
+        self.unclosed
     }
 
     /// The raw bodies of the calls.

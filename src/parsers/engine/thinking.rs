@@ -11,7 +11,6 @@ pub(in crate::parsers) enum Start {
     /// In reasoning, with or without an opening mark.
     Inside,
     /// In content, until an opening mark.
-    #[allow(dead_code)]
     Outside,
     /// Nothing is reasoning; marks are content.
     Never,
@@ -44,6 +43,8 @@ pub(in crate::parsers) struct Thinking {
     pub(in crate::parsers) calls: &'static [&'static str],
     pub(in crate::parsers) start: fn(&Context) -> Start,
     pub(in crate::parsers) stray: Stray,
+    /// An opening mark in content begins reasoning again.
+    pub(in crate::parsers) reopens: bool,
     pub(in crate::parsers) counting: Counting,
     /// For what vLLM reads with its engine: special tokens that are no marks disappear, and reasoning waits at the start
     /// of these words, as it does for its own marks.
@@ -54,6 +55,8 @@ pub(in crate::parsers) struct Thinking {
     pub(in crate::parsers) says_empty: bool,
     /// White space at the end of the reasoning is dropped.
     pub(in crate::parsers) trims: bool,
+    /// Line breaks at the start of the content are dropped.
+    pub(in crate::parsers) strips: bool,
     /// Whether a reply that would have no content has its reasoning as content.
     pub(in crate::parsers) promotes: fn(&Context) -> bool,
     /// A whole answer has an empty string, not null, where there is no reasoning.
@@ -76,9 +79,10 @@ impl Thinking {
         let mut list = vec![(self.open, By::Token), (self.close, By::Token)];
         list.extend(self.calls.iter().map(|mark| (*mark, By::Token)));
         let mut marks = Marks::new(&list, vocabulary);
-        let outside = marks.literals(match self.stray {
-            Stray::Text => 0..0,
-            Stray::Dropped => CLOSE..CLOSE + 1,
+        let outside = marks.literals(match (self.reopens, self.stray) {
+            (true, _) => OPEN..CLOSE + 1,
+            (false, Stray::Text) => 0..0,
+            (false, Stray::Dropped) => CLOSE..CLOSE + 1,
         });
         if let Some(words) = self.words {
             marks = marks.dropping_specials(vocabulary, &[]).waiting_for(vocabulary, words);
@@ -104,7 +108,7 @@ impl ReadReasoning for Compiled {
     }
 
     fn start(&self, context: &Context) -> ReasoningMemory {
-        let inside = (self.thinking.start)(context) == Start::Inside;
+        let inside = (self.thinking.start)(context) == Start::Inside && !self.ended_by_prompt(context);
         let keeps = (self.thinking.promotes)(context);
         ReasoningMemory { inside, keeps, ..ReasoningMemory::default() }
     }
@@ -121,6 +125,10 @@ impl ReadReasoning for Compiled {
             }
         }
         start != Start::Inside
+    }
+
+    fn reads(&self, context: &Context) -> bool {
+        self.is_on(context) && (self.thinking.reopens || !self.ended_by_prompt(context))
     }
 
     fn read(&self, memory: &mut ReasoningMemory, token: Token<'_>, say: &mut dyn FnMut(Piece<'_>)) {
@@ -186,7 +194,7 @@ impl Compiled {
 
     fn say(&self, memory: &mut ReasoningMemory, token: Token<'_>, say: &mut dyn FnMut(Piece<'_>)) {
         if !memory.inside {
-            return say(Piece::Rest(token));
+            return self.rest(memory, token, say);
         }
         if memory.keeps && memory.kept.len() < MAX_KEPT {
             memory.kept.push_str(token.text);
@@ -201,6 +209,17 @@ impl Compiled {
         }
         if memory.blank.len() < MAX_BLANK {
             memory.blank.push_str(token.text.split_at(solid.len()).1);
+        }
+    }
+
+    fn rest(&self, memory: &mut ReasoningMemory, token: Token<'_>, say: &mut dyn FnMut(Piece<'_>)) {
+        if !self.thinking.strips || memory.stripped {
+            return say(Piece::Rest(token));
+        }
+        let text = token.text.trim_start_matches('\n');
+        memory.stripped = !text.is_empty();
+        if memory.stripped {
+            say(Piece::Rest(Token { text, ..token }));
         }
     }
 
@@ -241,6 +260,7 @@ impl Compiled {
                 memory.inside = false;
                 say(Piece::Rest(token));
             }
+            (false, OPEN) if self.thinking.reopens => (memory.inside, memory.opened) = (true, true),
             (false, CLOSE) if self.thinking.stray == Stray::Dropped => {}
             (false, _) => say(Piece::Rest(token)),
         }

@@ -24,6 +24,19 @@ pub(in crate::parsers) fn untrimmed(_context: &Context, record: &Record, mut sai
     said
 }
 
+/// A call that was cut is none.
+pub(in crate::parsers) fn without_cut(record: &Record, mut said: Answer) -> Answer {
+    if record.is_unclosed() {
+        said.calls.pop();
+    }
+    said
+}
+
+/// Just what the events said.
+pub(in crate::parsers) fn as_said(_context: &Context, _record: &Record, said: Answer) -> Answer {
+    said
+}
+
 /// Arguments are written anew; if one call is malformed, the text is content.
 pub(in crate::parsers) fn strict(_context: &Context, record: &Record, said: Answer) -> Answer {
     let arguments = |call: &crate::parsers::message::ToolCall| Some(dumps(&python::loads(&call.arguments)?));

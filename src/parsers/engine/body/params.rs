@@ -24,6 +24,17 @@ pub(in crate::parsers) struct Params {
     pub(in crate::parsers) tag: fn(&str) -> Tag<'_>,
     /// One line break after the opening tag and one before the closing tag belong to the tags.
     pub(in crate::parsers) trims_newlines: bool,
+    /// A string goes out only up to a piece of text with this character, as in some of vLLM's parsers.
+    pub(in crate::parsers) says_at: Option<char>,
+    /// A single parameter of one of these names, that the function does not have, holds all arguments.
+    pub(in crate::parsers) wrappers: &'static [&'static str],
+}
+
+impl Params {
+    /// Values as they stand between their tags.
+    pub(in crate::parsers) const fn plain(tag: fn(&str) -> Tag<'_>) -> Self {
+        Self { tag, trims_newlines: false, says_at: None, wrappers: &[] }
+    }
 }
 
 /// What stands at the start of a text.
@@ -34,9 +45,21 @@ pub(in crate::parsers) enum Tag<'t> {
     /// What may become a tag.
     Maybe,
     /// A parameter begins.
-    Open { len: usize, key: &'t str },
+    Open { len: usize, key: &'t str, value: Value },
     /// A parameter ends.
     Close { len: usize },
+}
+
+/// What a value is, before the schema has its say.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(in crate::parsers) enum Value {
+    /// Text.
+    #[default]
+    #[serde(rename = "t")]
+    Text,
+    /// JSON, or text where it is none.
+    #[serde(rename = "j")]
+    Json,
 }
 
 /// Where the parameters stand.
@@ -54,6 +77,9 @@ pub(in crate::parsers) struct ParamsMemory {
     /// The parameter being read.
     #[serde(rename = "k", skip_serializing_if = "is_default")]
     key: String,
+    /// What its value is.
+    #[serde(rename = "j", skip_serializing_if = "is_default")]
+    kind: Value,
     /// Its value so far, where it waits for its end.
     #[serde(rename = "v", skip_serializing_if = "is_default")]
     value: String,
@@ -82,6 +108,9 @@ enum Place {
     /// In a value that waits for its end.
     #[serde(rename = "w")]
     Waits,
+    /// After a value that may hold all arguments, and waits for what follows.
+    #[serde(rename = "a")]
+    Wraps,
 }
 
 impl ParamsMemory {
@@ -113,9 +142,15 @@ impl Params {
         self.value(&mut memory, &held, out);
         let cut = mark.is_empty();
         match memory.place {
-            Place::Streams if cut => return,
-            Place::Waits if cut => {}
+            Place::Streams if cut => return out.quoted(&memory.value),
+            Place::Waits if cut || memory.kind == Value::Json => {}
             _ => self.close(&mut memory, out),
+        }
+        if memory.place == Place::Wraps {
+            if let Some(arguments) = unwrapped(&memory, out) {
+                return out.arguments(&python::dumps(&arguments));
+            }
+            self.say_value(&mut memory, out);
         }
         out.note_uncut();
         out.arguments(if memory.count == 0 { "{" } else { &memory.pending });
@@ -137,8 +172,8 @@ impl Params {
                 Tag::Open { len, .. } | Tag::Close { len } => {
                     self.value(memory, before, out);
                     self.close(memory, out);
-                    if let Tag::Open { key, .. } = tag {
-                        self.open(memory, key, out);
+                    if let Tag::Open { key, value, .. } = tag {
+                        self.open(memory, key, value, out);
                     }
                     text = rest.split_at(len).1;
                     from = 0;
@@ -149,11 +184,15 @@ impl Params {
         ""
     }
 
-    fn open(&self, memory: &mut ParamsMemory, key: &str, out: &mut Output<'_>) {
+    fn open(&self, memory: &mut ParamsMemory, key: &str, kind: Value, out: &mut Output<'_>) {
+        if memory.place == Place::Wraps {
+            self.say_value(memory, out);
+        }
+        memory.kind = kind;
         key.clone_into(&mut memory.key);
         (memory.started, memory.newline) = (false, false);
         memory.place = Place::Waits;
-        if types(memory, key, out).is_none_or(|types| types.only_string) {
+        if memory.kind == Value::Text && types(memory, key, out).is_none_or(|types| types.only_string) {
             self.stream(memory, out);
         }
     }
@@ -169,7 +208,7 @@ impl Params {
     }
 
     fn value(&self, memory: &mut ParamsMemory, text: &str, out: &mut Output<'_>) {
-        if memory.place == Place::Outside || text.is_empty() {
+        if matches!(memory.place, Place::Outside | Place::Wraps) || text.is_empty() {
             return;
         }
         let mut text = text;
@@ -188,33 +227,75 @@ impl Params {
     }
 
     fn say(&self, memory: &mut ParamsMemory, text: &str, out: &mut Output<'_>) {
-        if memory.place == Place::Streams {
+        let waits = self.says_at.is_some_and(|at| !text.contains(at));
+        if memory.place == Place::Streams && !waits {
+            out.quoted(&std::mem::take(&mut memory.value));
             return out.quoted(text);
         }
         memory.value.push_str(text);
         if memory.value.len() > MAX_WAITING {
-            self.stream(memory, out);
+            match memory.place {
+                Place::Streams => out.quoted(&std::mem::take(&mut memory.value)),
+                _ => self.stream(memory, out),
+            }
         }
     }
 
     /// The value ends, if one is open. What closes a string in the JSON waits for what follows.
     fn close(&self, memory: &mut ParamsMemory, out: &mut Output<'_>) {
         match memory.place {
-            Place::Outside => return,
-            Place::Streams => memory.pending.push('"'),
-            Place::Waits => {
-                let value = std::mem::take(&mut memory.value);
-                let typed = match types_in_schema(memory, &memory.key, out) {
-                    Some(types) => schema::coerce(&value, types),
-                    None => Json::Str(value),
-                };
-                say_key(memory, out);
-                out.arguments(&python::dumps(&typed));
+            Place::Outside | Place::Wraps => return,
+            Place::Streams => {
+                out.quoted(&std::mem::take(&mut memory.value));
+                memory.pending.push('"');
             }
+            Place::Waits if self.may_wrap(memory, out) => {
+                memory.place = Place::Wraps;
+                return;
+            }
+            Place::Waits => self.say_value(memory, out),
         }
         memory.newline = false;
         memory.place = Place::Outside;
     }
+
+    fn may_wrap(&self, memory: &ParamsMemory, out: &Output<'_>) -> bool {
+        let strange = || {
+            let known = schema::properties(&out.context.tools, &memory.function);
+            known.is_some_and(|known| !known.contains_key(&memory.key))
+        };
+        memory.count == 0 && self.wrappers.contains(&memory.key.as_str()) && strange()
+    }
+
+    /// Says a value that waited. Beside strings that go out late, what its end depends on goes out later still.
+    fn say_value(&self, memory: &mut ParamsMemory, out: &mut Output<'_>) {
+        let text = std::mem::take(&mut memory.value);
+        let value = match memory.kind {
+            Value::Json => python::loads(&text).unwrap_or(Json::Str(text)),
+            Value::Text => Json::Str(text),
+        };
+        let typed = match schema_of(memory, &memory.key, out) {
+            Some(schema) => schema::fit(value, schema),
+            None => value,
+        };
+        say_key(memory, out);
+        let typed = python::dumps(&typed);
+        if self.says_at.is_none() {
+            return out.arguments(&typed);
+        }
+        let only_string = types(memory, &memory.key, out).is_none_or(|types| types.only_string);
+        let now = typed.strip_suffix('"').filter(|_| only_string).unwrap_or_default();
+        out.arguments(now);
+        memory.pending = typed.split_at(now.len()).1.to_owned();
+    }
+}
+
+/// The arguments inside a value that holds them all.
+fn unwrapped(memory: &ParamsMemory, out: &Output<'_>) -> Option<Json> {
+    let known = schema::properties(&out.context.tools, &memory.function)?;
+    let Json::Dict(members) = python::loads(&memory.value)? else { return None };
+    let all_known = members.iter().all(|(key, _)| known.contains_key(key));
+    all_known.then(|| schema::fit_members(members, known))
 }
 
 fn say_key(memory: &mut ParamsMemory, out: &mut Output<'_>) {
@@ -231,8 +312,8 @@ fn types(memory: &ParamsMemory, key: &str, out: &Output<'_>) -> Option<Types> {
     Some(properties.get(key).filter(|schema| schema.is_object()).map_or(Types::UNKNOWN, Types::of))
 }
 
-/// The types of a parameter that the schema has.
-fn types_in_schema(memory: &ParamsMemory, key: &str, out: &Output<'_>) -> Option<Types> {
+/// The schema of a parameter, where it has one.
+fn schema_of<'o>(memory: &ParamsMemory, key: &str, out: &'o Output<'_>) -> Option<&'o serde_json::Value> {
     let properties = schema::properties(&out.context.tools, &memory.function)?;
-    properties.get(key).filter(|schema| schema.is_object()).map(Types::of)
+    properties.get(key).filter(|schema| schema.is_object())
 }

@@ -1,6 +1,6 @@
 //! Tags as models write them: fixed words with optional white space between.
 
-use super::Tag;
+use super::{Tag, Value};
 
 /// A part of a tag.
 #[derive(Debug, Clone, Copy)]
@@ -35,7 +35,7 @@ pub(in crate::parsers) fn opening<'t>(text: &'t str, parts: &[Part], end: &str) 
         Match::No => Tag::None,
         Match::Begun => Tag::Maybe,
         Match::Whole(rest) => match rest.split_once(end) {
-            Some((key, after)) => Tag::Open { len: text.len() - after.len(), key },
+            Some((key, after)) => Tag::Open { len: text.len() - after.len(), key, value: Value::Text },
             None => Tag::Maybe,
         },
     }
