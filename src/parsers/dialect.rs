@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::engine::{ReadReasoning, ReadTools, Setup};
-use super::registry::{closest, reasoning_named, tools_named};
+use super::registry::{closest, is_one_with_tools, reasoning_named, tools_named};
 use super::{Context, Plan, Vocabulary};
 
 /// Why a dialect cannot be served.
@@ -54,6 +54,10 @@ impl Dialect {
             beside_reasoning: reasoning_parser.is_some(),
             beside_tools: tool_parser.is_some(),
         };
+        // Where the tool half says the reasoning, too, it does so alone.
+        let alone = reasoning_parser.filter(|name| is_one_with_tools(name));
+        let reasoning_parser = reasoning_parser.filter(|_| alone.is_none());
+        let tool_parser = tool_parser.or(alone);
         let reasoning = reasoning_parser.map(|name| reasoning(name, &setup)).transpose()?;
         let tools = tool_parser.map(|name| tools(name, &setup)).transpose()?;
         let numbered = matches!(model_type, "kimi_k2" | "kimi_k25" | "kimi_k3");

@@ -1,12 +1,15 @@
 //! One file per dialect: the format with an example, who emits it, where it comes from, and the data that reads it.
 
 pub(super) mod apertus;
+pub(super) mod cohere_command3;
+pub(super) mod cohere_command4;
 pub(super) mod deepseek_r1;
 pub(super) mod deepseek_v3;
 pub(super) mod deepseek_v31;
 pub(super) mod deepseek_v32;
 pub(super) mod deepseek_v4;
 pub(super) mod deepseek_v41;
+pub(super) mod dots;
 pub(super) mod gigachat3;
 pub(super) mod glm45;
 pub(super) mod granite;
@@ -24,6 +27,7 @@ pub(super) mod llama3_json;
 pub(super) mod llama4_pythonic;
 pub(super) mod longcat;
 pub(super) mod mimo;
+pub(super) mod minicpm5;
 pub(super) mod minimax_m2;
 pub(super) mod mistral;
 pub(super) mod nemotron_v3;

@@ -79,6 +79,12 @@ pub(super) trait ReadReasoning: Debug + Send + Sync {
     /// True where vLLM sends an empty `reasoning` for a chunk of reasoning that has no text.
     fn says_empty(&self, chunk: &[Token<'_>]) -> bool;
 
+    /// True where vLLM sends an empty `content` for tokens without text, because it reads no more here.
+    fn passes(&self, context: &Context, memory: &ReasoningMemory) -> bool {
+        let _ = (context, memory);
+        true
+    }
+
     /// True for what vLLM reads with its engine: beside another such half, markup is never given back as text.
     fn is_engine(&self) -> bool {
         false

@@ -58,7 +58,7 @@ impl Plan {
                 let State { tools, calls, .. } = state;
                 half.end_chunk(tools, &mut self.output(events, calls, None));
             }
-            None if !reasoned && self.dialect.tools.is_none() => events.push_content(""),
+            None if !reasoned && self.dialect.tools.is_none() && self.passes(state) => events.push_content(""),
             _ => {}
         }
         if reasoned {
@@ -143,6 +143,10 @@ impl Plan {
         if let Some(half) = self.tools() {
             half.finish(tools, &mut self.output(events, calls, record));
         }
+    }
+
+    fn passes(&self, state: &State) -> bool {
+        self.reasoning().is_none_or(|half| half.passes(&self.context, &state.reasoning))
     }
 
     /// vLLM sends an empty `reasoning` for some chunks of reasoning without text.

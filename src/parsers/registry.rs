@@ -6,12 +6,15 @@ use super::engine::{ReadReasoning, ReadTools, Setup};
 /// Every dialect.
 static DIALECTS: &[&Definition] = &[
     &apertus::DIALECT,
+    &cohere_command3::DIALECT,
+    &cohere_command4::DIALECT,
     &deepseek_r1::DIALECT,
     &deepseek_v3::DIALECT,
     &deepseek_v31::DIALECT,
     &deepseek_v32::DIALECT,
     &deepseek_v4::DIALECT,
     &deepseek_v41::DIALECT,
+    &dots::DIALECT,
     &gigachat3::DIALECT,
     &glm45::DIALECT,
     &granite::DIALECT,
@@ -29,6 +32,7 @@ static DIALECTS: &[&Definition] = &[
     &llama4_pythonic::DIALECT,
     &longcat::DIALECT,
     &mimo::DIALECT,
+    &minicpm5::DIALECT,
     &minimax_m2::DIALECT,
     &mistral::DIALECT,
     &nemotron_v3::DIALECT,
@@ -129,6 +133,12 @@ pub(super) fn tools_named(name: &str) -> Option<(Tools, &'static [&'static str])
 pub(super) fn reasoning_named(name: &str) -> Option<(Reasoning, &'static [&'static str])> {
     let found = DIALECTS.iter().find(|dialect| dialect.reasoning_names.contains(&name));
     found.and_then(|dialect| Some((dialect.reasoning?, dialect.needs)))
+}
+
+/// True for a reasoning dialect that its tool half speaks, too.
+pub(super) fn is_one_with_tools(name: &str) -> bool {
+    let found = DIALECTS.iter().find(|dialect| dialect.reasoning_names.contains(&name));
+    found.is_some_and(|dialect| dialect.reasoning.is_none() && dialect.tool_names.contains(&name))
 }
 
 /// The names most like this one.

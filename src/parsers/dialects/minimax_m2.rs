@@ -89,7 +89,7 @@ static THINKING: Thinking = Thinking {
 };
 
 /// `<parameter name="NAME">` with any quotes, and `</parameter>`, with white space wherever the model puts some.
-fn tag(text: &str) -> Tag<'_> {
+pub(super) fn tag(text: &str) -> Tag<'_> {
     const OPEN: &[Part] = &[
         Part::Text("<"),
         Part::Blank,
@@ -115,7 +115,7 @@ fn tag(text: &str) -> Tag<'_> {
     }
 }
 
-fn unquoted(name: &str) -> &str {
+pub(super) fn unquoted(name: &str) -> &str {
     let inside = |quote: char| name.strip_prefix(quote).and_then(|name| name.strip_suffix(quote));
     inside('"').or_else(|| inside('\'')).unwrap_or(name).trim()
 }

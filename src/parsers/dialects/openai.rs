@@ -151,6 +151,10 @@ impl ReadReasoning for Harmony {
         false
     }
 
+    fn passes(&self, _context: &Context, _memory: &ReasoningMemory) -> bool {
+        false
+    }
+
     fn is_engine(&self) -> bool {
         true
     }

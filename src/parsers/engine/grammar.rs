@@ -37,10 +37,14 @@ pub(in crate::parsers) enum Mode {
     /// Before anything else: content, but with marks that only count here.
     #[serde(rename = "s")]
     Start,
+    /// Reasoning, in a dialect whose tool half says it.
+    #[serde(rename = "r")]
+    Think,
 }
 
 impl Mode {
-    const ALL: [Self; 6] = [Self::Content, Self::Preamble, Self::Name, Self::Body, Self::Between, Self::Start];
+    const ALL: [Self; 7] =
+        [Self::Content, Self::Preamble, Self::Name, Self::Body, Self::Between, Self::Start, Self::Think];
 }
 
 /// What a mark does beside changing the mode.
@@ -104,6 +108,8 @@ pub(in crate::parsers) struct Manners {
     pub(in crate::parsers) start: Mode,
     /// The body ends by itself, and then this mode follows; or only marks end it.
     pub(in crate::parsers) closes: Option<Mode>,
+    /// White space at the end of reasoning and content waits for more of it.
+    pub(in crate::parsers) holds_tail: bool,
     /// After the calls, chunks that say nothing have an empty content.
     pub(in crate::parsers) says_end: bool,
     /// `required` and named choices make the model write plain JSON.
@@ -134,6 +140,7 @@ impl Manners {
         ids: Ids::Random,
         start: Mode::Content,
         closes: None,
+        holds_tail: false,
         says_end: false,
         forces_json: true,
         says_empty: false,
@@ -149,6 +156,7 @@ impl Manners {
         ids: Ids::OfModel,
         start: Mode::Content,
         closes: None,
+        holds_tail: false,
         says_end: false,
         forces_json: true,
         says_empty: false,
@@ -230,7 +238,7 @@ impl ReadTools for Compiled {
             self.end(memory, "", out);
         }
         let blank = std::mem::take(&mut memory.blank);
-        if !memory.called {
+        if !memory.called && !self.grammar.manners.holds_tail {
             out.content(&blank);
         }
     }
@@ -298,7 +306,9 @@ impl Compiled {
         }
         out.note(text);
         match memory.mode {
+            Mode::Content | Mode::Think if self.grammar.manners.holds_tail => self.solid(memory, text, out),
             Mode::Content => self.content(memory, text, out),
+            Mode::Think => out.events.push_reasoning(text),
             Mode::Start => {
                 memory.mode = Mode::Content;
                 self.content(memory, text, out);
@@ -329,6 +339,19 @@ impl Compiled {
             return rest;
         }
         ""
+    }
+
+    /// White space at the end of reasoning or content waits for more of it.
+    fn solid(&self, memory: &mut ToolMemory, text: &str, out: &mut Output<'_>) {
+        let mut all = std::mem::take(&mut memory.blank);
+        all.push_str(text);
+        let keep = if all.len() > MAX_BLANK { all.len() } else { all.trim_end().len() };
+        let (said, blank) = all.split_at(keep);
+        match memory.mode {
+            Mode::Think if !said.is_empty() => out.events.push_reasoning(said),
+            _ => out.content(said),
+        }
+        memory.blank = blank.to_owned();
     }
 
     /// White space before the first other content waits: beside a call it is nothing.
@@ -374,6 +397,9 @@ impl Compiled {
                 Act::Announce => self.announce(memory, out),
                 Act::BeginHere | Act::Text | Act::First => {}
             }
+        }
+        if self.grammar.manners.holds_tail && memory.mode != found.to {
+            memory.blank.clear();
         }
         memory.mode = found.to;
         if found.acts.contains(&Act::First) {

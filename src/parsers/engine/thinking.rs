@@ -171,6 +171,11 @@ impl ReadReasoning for Compiled {
         self.thinking.says_empty && !matches!(chunk, [token] if is_mark(token))
     }
 
+    fn passes(&self, context: &Context, memory: &ReasoningMemory) -> bool {
+        let outside = (self.thinking.start)(context) == Start::Outside && !memory.opened;
+        !outside && (!self.thinking.strips || memory.stripped)
+    }
+
     fn is_engine(&self) -> bool {
         self.thinking.words.is_some()
     }
