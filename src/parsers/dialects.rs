@@ -10,6 +10,8 @@ pub(super) mod deepseek_v32;
 pub(super) mod deepseek_v4;
 pub(super) mod deepseek_v41;
 pub(super) mod dots;
+pub(super) mod functiongemma;
+pub(super) mod gemma4;
 pub(super) mod gigachat3;
 pub(super) mod glm45;
 pub(super) mod granite;

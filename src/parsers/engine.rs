@@ -19,7 +19,7 @@ mod scan;
 mod thinking;
 pub(super) mod whole;
 
-pub(super) use body::{Body, JsonCall, JsonList, Params, PyCalls, Raw, Tag, Value, tags};
+pub(super) use body::{Body, Braces, JsonCall, JsonList, Params, PyCalls, Raw, Tag, Value, tags};
 pub(super) use forced::{Named, Required};
 pub(super) use grammar::{Act, Blank, Grammar, Manners, Mode, Move, on};
 pub(super) use marks::{By, Marks};

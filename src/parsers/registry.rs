@@ -15,6 +15,8 @@ static DIALECTS: &[&Definition] = &[
     &deepseek_v4::DIALECT,
     &deepseek_v41::DIALECT,
     &dots::DIALECT,
+    &functiongemma::DIALECT,
+    &gemma4::DIALECT,
     &gigachat3::DIALECT,
     &glm45::DIALECT,
     &granite::DIALECT,

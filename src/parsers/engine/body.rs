@@ -1,5 +1,6 @@
 //! How the body of a call is read, whatever marks stand around it.
 
+mod braces;
 mod json_call;
 mod json_list;
 mod params;
@@ -7,6 +8,7 @@ mod py_calls;
 mod raw;
 pub(in crate::parsers) mod tags;
 
+pub(in crate::parsers) use braces::{Braces, BracesMemory};
 pub(in crate::parsers) use json_call::{JsonCall, JsonCallMemory};
 pub(in crate::parsers) use json_list::{JsonList, JsonListMemory};
 pub(in crate::parsers) use params::{Params, ParamsMemory, Tag, Value};
@@ -30,6 +32,8 @@ pub(in crate::parsers) enum Body {
     Params(Params),
     /// JSON arguments and nothing else.
     Raw(Raw),
+    /// Arguments with quotes of their own.
+    Braces(Braces),
 }
 
 /// Where the body of a call stands.
@@ -54,12 +58,15 @@ pub(in crate::parsers) enum BodyMemory {
     /// In raw arguments.
     #[serde(rename = "r")]
     Raw(Box<RawMemory>),
+    /// In arguments with quotes of their own.
+    #[serde(rename = "b")]
+    Braces(Box<BracesMemory>),
 }
 
 impl Body {
     /// True where the name stands in the body, not before it.
     pub(super) fn names_itself(&self) -> bool {
-        !matches!(self, Self::Params(_) | Self::Raw(_))
+        !matches!(self, Self::Params(_) | Self::Raw(_) | Self::Braces(_))
     }
 
     /// A call that this mark begins.
@@ -70,13 +77,16 @@ impl Body {
             Self::PyCalls(_) => BodyMemory::PyCalls(Box::new(PyCallsMemory::begin(mark))),
             Self::Params(_) => BodyMemory::Params(Box::default()),
             Self::Raw(_) => BodyMemory::Raw(Box::default()),
+            Self::Braces(_) => BodyMemory::Braces(Box::default()),
         }
     }
 
     /// The name has been read.
     pub(super) fn named(&self, memory: &mut BodyMemory, name: &str, _out: &mut Output<'_>) {
-        if let BodyMemory::Params(memory) = memory {
-            memory.named(name);
+        match memory {
+            BodyMemory::Params(memory) => memory.named(name),
+            BodyMemory::Braces(memory) => memory.named(name),
+            _ => {}
         }
     }
 
@@ -92,6 +102,10 @@ impl Body {
                 ""
             }
             (Self::Raw(body), BodyMemory::Raw(memory)) => {
+                body.read(memory, text, out);
+                ""
+            }
+            (Self::Braces(body), BodyMemory::Braces(memory)) => {
                 body.read(memory, text, out);
                 ""
             }
@@ -134,6 +148,7 @@ impl Body {
             (Self::PyCalls(body), BodyMemory::PyCalls(memory)) => body.end(*memory, mark, out),
             (Self::Params(body), BodyMemory::Params(memory)) => body.end(*memory, mark, out),
             (Self::Raw(body), BodyMemory::Raw(memory)) => body.end(&memory, out),
+            (Self::Braces(body), BodyMemory::Braces(memory)) => body.end(*memory, out),
             _ => {}
         }
     }

@@ -21,6 +21,12 @@ pub(in crate::parsers) struct ReasoningMemory {
     /// White space at the end of the reasoning so far, where that is trimmed.
     #[serde(rename = "w", skip_serializing_if = "is_default")]
     pub(in crate::parsers) blank: String,
+    /// A title may follow.
+    #[serde(rename = "q", skip_serializing_if = "is_default")]
+    pub(in crate::parsers) titled: bool,
+    /// What may become the title.
+    #[serde(rename = "t", skip_serializing_if = "is_default")]
+    pub(in crate::parsers) title: String,
     /// Content other than line breaks was read.
     #[serde(rename = "s", skip_serializing_if = "is_default")]
     pub(in crate::parsers) stripped: bool,

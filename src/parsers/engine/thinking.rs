@@ -55,6 +55,10 @@ pub(in crate::parsers) struct Thinking {
     pub(in crate::parsers) says_empty: bool,
     /// White space at the end of the reasoning is dropped.
     pub(in crate::parsers) trims: bool,
+    /// What the model writes behind an opening mark, which is no reasoning.
+    pub(in crate::parsers) title: &'static str,
+    /// A prompt that ends inside reasoning is followed, though replies begin in content.
+    pub(in crate::parsers) follows_prompt: bool,
     /// Line breaks at the start of the content are dropped.
     pub(in crate::parsers) strips: bool,
     /// Whether a reply that would have no content has its reasoning as content.
@@ -109,6 +113,8 @@ impl ReadReasoning for Compiled {
 
     fn start(&self, context: &Context) -> ReasoningMemory {
         let inside = (self.thinking.start)(context) == Start::Inside && !self.ended_by_prompt(context);
+        let follows = self.thinking.follows_prompt && self.opened_by_prompt(context);
+        let inside = inside || follows;
         let keeps = (self.thinking.promotes)(context);
         ReasoningMemory { inside, keeps, ..ReasoningMemory::default() }
     }
@@ -189,6 +195,27 @@ impl ReadReasoning for Compiled {
 }
 
 impl Compiled {
+    fn opened_by_prompt(&self, context: &Context) -> bool {
+        context.prompt_token_ids.iter().rev().find_map(|id| self.marks.of_token(*id)) == Some(OPEN)
+    }
+
+    /// Holds back what may be the title; returns false where the text is to be said.
+    fn is_title(&self, memory: &mut ReasoningMemory, text: &str, say: &mut dyn FnMut(Piece<'_>)) -> bool {
+        if !memory.titled || text.is_empty() {
+            return false;
+        }
+        let mut all = std::mem::take(&mut memory.title);
+        all.push_str(text);
+        if self.thinking.title.starts_with(&all) && all.len() < self.thinking.title.len() {
+            memory.title = all;
+            return true;
+        }
+        memory.titled = false;
+        let rest = all.strip_prefix(self.thinking.title).unwrap_or(&all);
+        self.say(memory, Token { id: None, text: rest }, say);
+        true
+    }
+
     fn plain(&self, memory: &mut ReasoningMemory, token: Token<'_>, say: &mut dyn FnMut(Piece<'_>)) {
         let literals = if memory.inside { &self.inside } else { &self.outside };
         if memory.held.is_empty() && literals.find(token.text, false) == Found::Nothing {
@@ -200,6 +227,9 @@ impl Compiled {
     fn say(&self, memory: &mut ReasoningMemory, token: Token<'_>, say: &mut dyn FnMut(Piece<'_>)) {
         if !memory.inside {
             return self.rest(memory, token, say);
+        }
+        if self.is_title(memory, token.text, say) {
+            return;
         }
         if memory.keeps && memory.kept.len() < MAX_KEPT {
             memory.kept.push_str(token.text);
@@ -256,7 +286,10 @@ impl Compiled {
 
     fn mark(&self, memory: &mut ReasoningMemory, mark: MarkId, token: Token<'_>, say: &mut dyn FnMut(Piece<'_>)) {
         match (memory.inside, mark) {
-            (true, OPEN) if !memory.opened => memory.opened = true,
+            (true, OPEN) if !memory.opened => {
+                memory.opened = true;
+                memory.titled = !self.thinking.title.is_empty();
+            }
             (true, OPEN) if self.thinking.stray == Stray::Text => self.say(memory, token, say),
             (true, OPEN) => {}
             (true, CLOSE) => memory.inside = false,
@@ -265,7 +298,10 @@ impl Compiled {
                 memory.inside = false;
                 say(Piece::Rest(token));
             }
-            (false, OPEN) if self.thinking.reopens => (memory.inside, memory.opened) = (true, true),
+            (false, OPEN) if self.thinking.reopens => {
+                (memory.inside, memory.opened) = (true, true);
+                memory.titled = !self.thinking.title.is_empty();
+            }
             (false, CLOSE) if self.thinking.stray == Stray::Dropped => {}
             (false, _) => say(Piece::Rest(token)),
         }
