@@ -49,11 +49,8 @@ impl Dialect {
         enable_auto_tools: bool,
     ) -> Result<Option<Self>, DialectError> {
         let tool_parser = tool_parser.filter(|_| enable_auto_tools);
-        let setup = Setup {
-            vocabulary,
-            beside_reasoning: reasoning_parser.is_some(),
-            beside_tools: tool_parser.is_some(),
-        };
+        let setup =
+            Setup { vocabulary, beside_reasoning: reasoning_parser.is_some(), beside_tools: tool_parser.is_some() };
         // Where the tool half says the reasoning, too, it does so alone.
         let alone = reasoning_parser.filter(|name| is_one_with_tools(name));
         let reasoning_parser = reasoning_parser.filter(|_| alone.is_none());

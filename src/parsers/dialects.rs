@@ -30,6 +30,7 @@ pub(super) mod llama4_pythonic;
 pub(super) mod longcat;
 pub(super) mod mimo;
 pub(super) mod minicpm5;
+pub(super) mod minicpmv;
 pub(super) mod minimax_m2;
 pub(super) mod mistral;
 pub(super) mod nemotron_v3;

@@ -35,6 +35,7 @@ static DIALECTS: &[&Definition] = &[
     &longcat::DIALECT,
     &mimo::DIALECT,
     &minicpm5::DIALECT,
+    &minicpmv::DIALECT,
     &minimax_m2::DIALECT,
     &mistral::DIALECT,
     &nemotron_v3::DIALECT,

@@ -23,7 +23,5 @@ pub(in crate::parsers) static DIALECT: Definition = Definition {
     reasoning: None,
 };
 
-static GRAMMAR: Grammar = Grammar {
-    manners: Manners { start: Mode::Think, ..cohere_command3::GRAMMAR.manners },
-    ..cohere_command3::GRAMMAR
-};
+static GRAMMAR: Grammar =
+    Grammar { manners: Manners { start: Mode::Think, ..cohere_command3::GRAMMAR.manners }, ..cohere_command3::GRAMMAR };

@@ -31,6 +31,8 @@ pub(super) static THINKING: Thinking = Thinking {
     turns: &[],
     says_empty: true,
     trims: false,
+    spellings: &[],
+    begins: false,
     title: "",
     follows_prompt: false,
     strips: false,

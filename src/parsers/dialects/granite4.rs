@@ -27,10 +27,7 @@ const CLOSE: &str = "</tool_call>";
 
 static GRAMMAR: Grammar = Grammar {
     marks: &[(OPEN, By::Text), (CLOSE, By::Text)],
-    moves: &[
-        on(Mode::Content, OPEN, &[Act::Begin], Mode::Body),
-        on(Mode::Body, CLOSE, &[Act::End], Mode::Content),
-    ],
+    moves: &[on(Mode::Content, OPEN, &[Act::Begin], Mode::Body), on(Mode::Body, CLOSE, &[Act::End], Mode::Content)],
     manners: Manners::PLAIN,
     ..hermes::GRAMMAR
 };

@@ -25,10 +25,7 @@ const CLOSE: &str = "</tool_calls>";
 
 pub(super) const GRAMMAR: Grammar = Grammar {
     marks: &[(OPEN, By::Text), (CLOSE, By::Text)],
-    moves: &[
-        on(Mode::Content, OPEN, &[Act::Begin], Mode::Body),
-        on(Mode::Body, CLOSE, &[Act::End], Mode::Between),
-    ],
+    moves: &[on(Mode::Content, OPEN, &[Act::Begin], Mode::Body), on(Mode::Body, CLOSE, &[Act::End], Mode::Between)],
     body: Body::JsonList(JsonList { call: JsonCall::MARKED, single: false }),
     manners: Manners { closes: Some(Mode::Between), ..Manners::PLAIN },
     whole: whole::objects,

@@ -12,7 +12,9 @@
 use super::super::Context;
 use super::super::engine::Act::{Begin, BeginHere, End, First};
 use super::super::engine::Mode::{Between, Body as Args, Content, Name, Start as Preface};
-use super::super::engine::{Body, By, Grammar, Ids, JsonCall, JsonList, Manners, Raw, Record, Start, Thinking, on, whole};
+use super::super::engine::{
+    Body, By, Grammar, Ids, JsonCall, JsonList, Manners, Raw, Record, Start, Thinking, on, whole,
+};
 use super::super::message::Answer;
 use super::super::registry::Definition;
 use super::qwen3;
@@ -38,13 +40,7 @@ fn has(vocabulary: &super::super::Vocabulary, token: &str) -> bool {
 const MANNERS: Manners = Manners { strays: &[END_THINK], forces_json: false, ids: Ids::Nine, ..Manners::ENGINE };
 
 static MARKED: Grammar = Grammar {
-    marks: &[
-        (CALLS, By::Token),
-        (ARGS, By::Token),
-        ("{", By::Text),
-        (THINK, By::Token),
-        (END_THINK, By::Token),
-    ],
+    marks: &[(CALLS, By::Token), (ARGS, By::Token), ("{", By::Text), (THINK, By::Token), (END_THINK, By::Token)],
     moves: &[
         on(Content, CALLS, &[Begin], Name),
         on(Name, ARGS, &[], Args),

@@ -25,10 +25,7 @@ const CLOSE: &str = "</function_calls>";
 
 static GRAMMAR: Grammar = Grammar {
     marks: &[(OPEN, By::Text), (CLOSE, By::Text)],
-    moves: &[
-        on(Mode::Content, OPEN, &[Act::Begin], Mode::Body),
-        on(Mode::Body, CLOSE, &[Act::End], Mode::Content),
-    ],
+    moves: &[on(Mode::Content, OPEN, &[Act::Begin], Mode::Body), on(Mode::Body, CLOSE, &[Act::End], Mode::Content)],
     body: Body::PyCalls(PyCalls { listed: false, lenient: false }),
     manners: Manners { start: Mode::Content, ..pythonic::GRAMMAR.manners },
     ..pythonic::GRAMMAR

@@ -22,6 +22,12 @@ pub(super) const GRAMMAR: Grammar = Grammar {
     marks: &[("[", By::Text)],
     moves: &[on(Mode::Start, "[", &[Act::BeginHere], Mode::Body)],
     body: Body::PyCalls(PyCalls { listed: true, lenient: false }),
-    manners: Manners { start: Mode::Start, closes: Some(Mode::Content), joined: true, says_end: true, ..Manners::PLAIN },
+    manners: Manners {
+        start: Mode::Start,
+        closes: Some(Mode::Content),
+        joined: true,
+        says_end: true,
+        ..Manners::PLAIN
+    },
     whole: whole::strict,
 };

@@ -36,6 +36,8 @@ pub(super) const THINKING: Thinking = Thinking {
     turns: &["<|im_start|>", "<|im_end|>"],
     says_empty: false,
     trims: false,
+    spellings: &[],
+    begins: false,
     title: "",
     follows_prompt: false,
     strips: false,

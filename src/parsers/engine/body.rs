@@ -133,6 +133,16 @@ impl Body {
         }
     }
 
+    /// A call was begun by the body itself.
+    pub(super) fn is_begun(&self, memory: &BodyMemory) -> bool {
+        match memory {
+            BodyMemory::JsonCall(memory) => memory.is_begun(),
+            BodyMemory::JsonList(memory) => memory.is_begun(),
+            BodyMemory::PyCalls(memory) => memory.is_begun(),
+            _ => false,
+        }
+    }
+
     /// A chunk ends inside the body.
     pub(super) fn end_chunk(&self, memory: &mut BodyMemory, out: &mut Output<'_>) {
         if let (Self::PyCalls(body), BodyMemory::PyCalls(memory)) = (self, memory) {

@@ -463,6 +463,11 @@ impl Compiled {
     fn end(&self, memory: &mut ToolMemory, literal: &str, out: &mut Output<'_>) {
         self.announce_late(memory, out);
         let body = std::mem::take(&mut memory.body);
+        if self.grammar.body.names_itself() && !self.grammar.body.is_begun(&body) && !memory.blank.is_empty() {
+            // No call after all: the white space before it is content, too.
+            memory.spoken = true;
+            out.content(&std::mem::take(&mut memory.blank));
+        }
         self.grammar.body.end(body, literal, out);
         memory.open = false;
     }

@@ -55,6 +55,10 @@ pub(in crate::parsers) struct Thinking {
     pub(in crate::parsers) says_empty: bool,
     /// White space at the end of the reasoning is dropped.
     pub(in crate::parsers) trims: bool,
+    /// Other spellings of the two marks.
+    pub(in crate::parsers) spellings: &'static [(&'static str, &'static str)],
+    /// An opening mark at the very start opens reasoning, and no other does.
+    pub(in crate::parsers) begins: bool,
     /// What the model writes behind an opening mark, which is no reasoning.
     pub(in crate::parsers) title: &'static str,
     /// A prompt that ends inside reasoning is followed, though replies begin in content.
@@ -83,15 +87,20 @@ impl Thinking {
         let mut list = vec![(self.open, By::Token), (self.close, By::Token)];
         list.extend(self.calls.iter().map(|mark| (*mark, By::Token)));
         let mut marks = Marks::new(&list, vocabulary);
-        let outside = marks.literals(match (self.reopens, self.stray) {
-            (true, _) => OPEN..CLOSE + 1,
-            (false, Stray::Text) => 0..0,
-            (false, Stray::Dropped) => CLOSE..CLOSE + 1,
-        });
+        let spellings = |kind: MarkId| {
+            let all = self.spellings.iter().flat_map(|(open, close)| [(*open, OPEN), (*close, CLOSE)]);
+            all.filter(move |(_, mark)| kind == CLOSE || *mark == kind)
+        };
+        let outside = match (self.reopens, self.begins, self.stray) {
+            (true, ..) => marks.literals(OPEN..CLOSE + 1),
+            (false, true, _) => marks.literals_and(OPEN..CLOSE, spellings(OPEN)),
+            (false, false, Stray::Text) => marks.literals(0..0),
+            (false, false, Stray::Dropped) => marks.literals(CLOSE..CLOSE + 1),
+        };
         if let Some(words) = self.words {
             marks = marks.dropping_specials(vocabulary, &[]).waiting_for(vocabulary, words);
         }
-        let inside = marks.literals(0..list.len() as MarkId);
+        let inside = marks.literals_and(0..list.len() as MarkId, spellings(CLOSE));
         let turns = self.turns.iter().filter_map(|text| vocabulary.ids.get(*text).copied()).collect();
         Box::new(Compiled { thinking: self, marks, inside, outside, turns })
     }
@@ -134,7 +143,7 @@ impl ReadReasoning for Compiled {
     }
 
     fn reads(&self, context: &Context) -> bool {
-        self.is_on(context) && (self.thinking.reopens || !self.ended_by_prompt(context))
+        self.is_on(context) && (self.thinking.reopens || self.thinking.begins || !self.ended_by_prompt(context))
     }
 
     fn read(&self, memory: &mut ReasoningMemory, token: Token<'_>, say: &mut dyn FnMut(Piece<'_>)) {
@@ -248,6 +257,7 @@ impl Compiled {
     }
 
     fn rest(&self, memory: &mut ReasoningMemory, token: Token<'_>, say: &mut dyn FnMut(Piece<'_>)) {
+        memory.stripped |= self.thinking.begins && !token.text.is_empty();
         if !self.thinking.strips || memory.stripped {
             return say(Piece::Rest(token));
         }
@@ -298,12 +308,15 @@ impl Compiled {
                 memory.inside = false;
                 say(Piece::Rest(token));
             }
+            (false, OPEN) if self.thinking.begins && !memory.opened && !memory.stripped => {
+                (memory.inside, memory.opened) = (true, true);
+            }
             (false, OPEN) if self.thinking.reopens => {
                 (memory.inside, memory.opened) = (true, true);
                 memory.titled = !self.thinking.title.is_empty();
             }
             (false, CLOSE) if self.thinking.stray == Stray::Dropped => {}
-            (false, _) => say(Piece::Rest(token)),
+            (false, _) => self.rest(memory, token, say),
         }
     }
 }

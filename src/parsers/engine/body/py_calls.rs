@@ -200,8 +200,12 @@ impl PyCalls {
             (Place::Str, _) => self.string(memory, char),
             (Place::Name, '(') => begin(memory),
             (Place::Key, '=') => say_key(memory),
-            (Place::Name | Place::Key, _) if self.is_word(char) && memory.word.len() < MAX_WORD => memory.word.push(char),
-            (Place::Word, _) if char.is_alphanumeric() || matches!(char, '.' | '_' | '+' | '-') => memory.word.push(char),
+            (Place::Name | Place::Key, _) if self.is_word(char) && memory.word.len() < MAX_WORD => {
+                memory.word.push(char)
+            }
+            (Place::Word, _) if char.is_alphanumeric() || matches!(char, '.' | '_' | '+' | '-') => {
+                memory.word.push(char)
+            }
             (Place::Word, _) => {
                 self.word(memory);
                 if memory.place == Place::After {
