@@ -58,7 +58,9 @@ impl Plan {
                 let State { tools, calls, .. } = state;
                 half.end_chunk(tools, &mut self.output(events, calls, None));
             }
-            None if !reasoned && self.dialect.tools.is_none() && self.passes(state) => events.push_content(""),
+            None if !reasoned && !state.reasoning.inside && self.dialect.tools.is_none() && self.passes(state) => {
+                events.push_content("");
+            }
             _ => {}
         }
         if reasoned {

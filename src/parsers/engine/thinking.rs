@@ -125,7 +125,7 @@ impl ReadReasoning for Compiled {
         let follows = self.thinking.follows_prompt && self.opened_by_prompt(context);
         let inside = inside || follows;
         let keeps = (self.thinking.promotes)(context);
-        ReasoningMemory { inside, keeps, ..ReasoningMemory::default() }
+        ReasoningMemory { inside, keeps, opened: follows, ..ReasoningMemory::default() }
     }
 
     /// The last mark of this turn decides.

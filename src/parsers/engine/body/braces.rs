@@ -1,6 +1,7 @@
 //! Arguments in braces with quotes of their own, `{city:<|"|>Paris<|"|>,days:3}`, made into JSON while they arrive.
 //!
-//! A string goes out as it comes, a bare value when it has ended, and its key with it. What the reply's end cuts is closed.
+//! A string that is an argument goes out as it comes, any other value when it has ended; what closes it waits for what follows.
+//! What the reply's end cuts is closed.
 
 use serde::{Deserialize, Serialize};
 
@@ -47,6 +48,9 @@ pub(in crate::parsers) struct BracesMemory {
     /// A value that waits for its end.
     #[serde(rename = "w", skip_serializing_if = "is_default")]
     word: String,
+    /// JSON that waits for what follows.
+    #[serde(rename = "j", skip_serializing_if = "is_default")]
+    json: String,
     /// Text that may still become a quote.
     #[serde(rename = "h", skip_serializing_if = "is_default")]
     held: String,
@@ -102,18 +106,19 @@ impl Braces {
     /// The call ends; what is open is closed.
     pub(super) fn end(&self, mut memory: BracesMemory, out: &mut Output<'_>) {
         match memory.place {
-            Place::Open => out.arguments("{"),
+            Place::Open => memory.json.push('{'),
             Place::Str if memory.waits => self.typed(&mut memory, out),
-            Place::Str => out.arguments("\""),
+            Place::Str => memory.json.push('"'),
             Place::Bare => self.bare(&mut memory, out),
             _ => {}
         }
         if memory.place == Place::Open {
-            return out.arguments("}");
+            memory.json.push('}');
         }
         while let Some(open) = memory.stack.pop() {
-            out.arguments(if open == '{' { "}" } else { "]" });
+            memory.json.push(if open == '{' { '}' } else { ']' });
         }
+        out.arguments(&memory.json);
     }
 
     fn quote(&self, memory: &mut BracesMemory, out: &mut Output<'_>) {
@@ -123,15 +128,16 @@ impl Braces {
                 let types = types(memory, out);
                 memory.waits = self.typed || types.is_some_and(|types| !types.only_string);
                 if !memory.waits {
-                    say_key(memory, out);
-                    out.arguments("\"");
+                    say_key(memory);
+                    memory.json.push('"');
+                    flush(memory, out);
                 }
             }
             Place::Str => {
                 if memory.waits {
                     self.typed(memory, out);
                 } else {
-                    out.arguments("\"");
+                    memory.json.push('"');
                 }
                 memory.place = Place::After;
             }
@@ -141,23 +147,25 @@ impl Braces {
 
     fn char(&self, memory: &mut BracesMemory, char: char, out: &mut Output<'_>) {
         match (memory.place, char) {
-            (Place::Open, '{') => open(memory, '{', out),
+            (Place::Open, '{') => open(memory, '{'),
             (Place::Str, _) if memory.waits && memory.word.len() < MAX_WORD => memory.word.push(char),
-            (Place::Str, _) => out.quoted(char.encode_utf8(&mut [0; 4])),
+            (Place::Str, _) if memory.stack.len() == 1 => out.quoted(char.encode_utf8(&mut [0; 4])),
+            (Place::Str, _) => python::quote_into(char.encode_utf8(&mut [0; 4]), &mut memory.json),
             (Place::Key, ':') => memory.place = Place::Value,
-            (Place::Key, '}') if memory.key.trim().is_empty() => close(memory, out),
+            (Place::Key, '}') if memory.key.trim().is_empty() => close(memory),
             (Place::Key, ',') if memory.key.trim().is_empty() => {}
             (Place::Key, _) if memory.key.len() < MAX_WORD => memory.key.push(char),
-            (Place::Value | Place::After, '}' | ']') => close(memory, out),
+            (Place::Value | Place::After, '}' | ']') => close(memory),
             (Place::Value, '{' | '[') if memory.stack.len() < MAX_DEPTH => {
-                say_key(memory, out);
-                open(memory, char, out);
+                say_key(memory);
+                flush(memory, out);
+                open(memory, char);
             }
             (Place::Value | Place::After, _) if char.is_whitespace() => {}
             (Place::Bare | Place::After, ',') => self.next(memory, out),
             (Place::Bare, '}' | ']') => {
                 self.bare(memory, out);
-                close(memory, out);
+                close(memory);
             }
             (Place::Value | Place::Bare, _) if memory.word.len() < MAX_WORD => {
                 memory.place = Place::Bare;
@@ -178,12 +186,13 @@ impl Braces {
     fn bare(&self, memory: &mut BracesMemory, out: &mut Output<'_>) {
         let word = std::mem::take(&mut memory.word);
         let word = word.trim();
-        say_key(memory, out);
+        say_key(memory);
         let value = match python::loads(word) {
             Some(value @ (Json::Null | Json::Bool(_) | Json::Int(_) | Json::Float(_))) => value,
             _ => Json::Str(word.to_owned()),
         };
-        out.arguments(&python::dumps(&value));
+        memory.json.push_str(&python::dumps(&value));
+        flush(memory, out);
         memory.place = Place::After;
     }
 
@@ -194,8 +203,9 @@ impl Braces {
             Some(types) => schema::coerce(&word, types),
             None => python::loads(&word).unwrap_or(Json::Str(word)),
         };
-        say_key(memory, out);
-        out.arguments(&python::dumps(&value));
+        say_key(memory);
+        memory.json.push_str(&python::dumps(&value));
+        flush(memory, out);
     }
 }
 
@@ -205,30 +215,37 @@ fn types(memory: &BracesMemory, out: &Output<'_>) -> Option<Types> {
     properties.get(memory.key.trim()).filter(|schema| schema.is_object()).map(Types::of)
 }
 
-fn open(memory: &mut BracesMemory, char: char, out: &mut Output<'_>) {
-    out.arguments(if char == '{' { "{" } else { "[" });
+fn open(memory: &mut BracesMemory, char: char) {
+    memory.json.push(char);
     memory.stack.push(char);
     memory.comma = false;
     memory.place = if char == '{' { Place::Key } else { Place::Value };
 }
 
-fn close(memory: &mut BracesMemory, out: &mut Output<'_>) {
+fn close(memory: &mut BracesMemory) {
     if let Some(open) = memory.stack.pop() {
-        out.arguments(if open == '{' { "}" } else { "]" });
+        memory.json.push(if open == '{' { '}' } else { ']' });
     }
     memory.key.clear();
     memory.comma = true;
     memory.place = if memory.stack.is_empty() { Place::End } else { Place::After };
 }
 
-/// Says the key, and the comma before it.
-fn say_key(memory: &mut BracesMemory, out: &mut Output<'_>) {
+/// Adds the key, and the comma before it.
+fn say_key(memory: &mut BracesMemory) {
     if std::mem::replace(&mut memory.comma, true) {
-        out.arguments(", ");
+        memory.json.push_str(", ");
     }
     if !memory.in_list() {
-        out.arguments("\"");
-        out.quoted(std::mem::take(&mut memory.key).trim());
-        out.arguments("\": ");
+        memory.json.push('"');
+        python::quote_into(std::mem::take(&mut memory.key).trim(), &mut memory.json);
+        memory.json.push_str("\": ");
+    }
+}
+
+/// Says what waits, unless it is inside a value that waits for its end.
+fn flush(memory: &mut BracesMemory, out: &mut Output<'_>) {
+    if memory.stack.len() == 1 || memory.json.len() > MAX_WORD {
+        out.arguments(&std::mem::take(&mut memory.json));
     }
 }
