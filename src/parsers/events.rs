@@ -45,6 +45,7 @@ pub struct Events {
     content: Text,
     call_text: String,
     joined: bool,
+    apart: bool,
     given_back: usize,
     calls: Vec<Item>,
 }
@@ -57,6 +58,7 @@ impl Events {
         self.call_text.clear();
         self.calls.clear();
         self.given_back = 0;
+        self.apart = false;
     }
 
     /// True where nothing was emitted, not even empty text.
@@ -149,6 +151,11 @@ impl Events {
         self.joined = joined;
     }
 
+    /// What is next added to the arguments has an entry of its own.
+    pub(super) fn set_apart(&mut self) {
+        self.apart = true;
+    }
+
     /// Adds to the arguments of a call; empty text makes them present all the same.
     pub(super) fn push_arguments(&mut self, index: usize, text: &str) {
         self.push_arguments_with(index, |out| out.push_str(text));
@@ -159,7 +166,8 @@ impl Events {
         let start = self.call_text.len();
         write(&mut self.call_text);
         let end = self.call_text.len();
-        match self.calls.last_mut().filter(|last| last.index == index) {
+        let apart = std::mem::take(&mut self.apart);
+        match self.calls.last_mut().filter(|last| last.index == index && !apart) {
             Some(Item { arguments: Some(before), .. }) if before.end == start => before.end = end,
             Some(Item { arguments: before @ None, .. }) if self.joined => *before = Some(start..end),
             _ => self.calls.push(Item { index, head: None, arguments: Some(start..end) }),

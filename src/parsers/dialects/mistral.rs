@@ -37,7 +37,8 @@ fn has(vocabulary: &super::super::Vocabulary, token: &str) -> bool {
     vocabulary.ids.contains_key(token)
 }
 
-const MANNERS: Manners = Manners { strays: &[END_THINK], forces_json: false, ids: Ids::Nine, ..Manners::ENGINE };
+const MANNERS: Manners =
+    Manners { strays: &[END_THINK], forces_json: false, ids: Ids::Nine, ends_apart: true, ..Manners::ENGINE };
 
 static MARKED: Grammar = Grammar {
     marks: &[(CALLS, By::Token), (ARGS, By::Token), ("{", By::Text), (THINK, By::Token), (END_THINK, By::Token)],

@@ -110,6 +110,8 @@ pub(in crate::parsers) struct Manners {
     pub(in crate::parsers) closes: Option<Mode>,
     /// White space at the end of reasoning and content waits for more of it.
     pub(in crate::parsers) holds_tail: bool,
+    /// What ends the arguments has an entry of its own.
+    pub(in crate::parsers) ends_apart: bool,
     /// After the calls, chunks that say nothing have an empty content.
     pub(in crate::parsers) says_end: bool,
     /// `required` and named choices make the model write plain JSON.
@@ -141,6 +143,7 @@ impl Manners {
         start: Mode::Content,
         closes: None,
         holds_tail: false,
+        ends_apart: false,
         says_end: false,
         forces_json: true,
         says_empty: false,
@@ -157,6 +160,7 @@ impl Manners {
         start: Mode::Content,
         closes: None,
         holds_tail: false,
+        ends_apart: false,
         says_end: false,
         forces_json: true,
         says_empty: false,
@@ -467,6 +471,9 @@ impl Compiled {
             // No call after all: the white space before it is content, too.
             memory.spoken = true;
             out.content(&std::mem::take(&mut memory.blank));
+        }
+        if self.grammar.manners.ends_apart {
+            out.events.set_apart();
         }
         self.grammar.body.end(body, literal, out);
         memory.open = false;

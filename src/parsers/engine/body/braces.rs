@@ -1,6 +1,6 @@
 //! Arguments in braces with quotes of their own, `{city:<|"|>Paris<|"|>,days:3}`, made into JSON while they arrive.
 //!
-//! A string that is an argument goes out as it comes, any other value when it has ended; what closes it waits for what follows.
+//! A string that is an argument goes out as it comes, any other value when it has ended, after its key; what closes it waits for what follows.
 //! What the reply's end cuts is closed.
 
 use serde::{Deserialize, Serialize};
@@ -168,7 +168,11 @@ impl Braces {
                 close(memory);
             }
             (Place::Value | Place::Bare, _) if memory.word.len() < MAX_WORD => {
-                memory.place = Place::Bare;
+                if memory.place == Place::Value {
+                    say_key(memory);
+                    flush(memory, out);
+                    memory.place = Place::Bare;
+                }
                 memory.word.push(char);
             }
             _ => {}
@@ -186,7 +190,6 @@ impl Braces {
     fn bare(&self, memory: &mut BracesMemory, out: &mut Output<'_>) {
         let word = std::mem::take(&mut memory.word);
         let word = word.trim();
-        say_key(memory);
         let value = match python::loads(word) {
             Some(value @ (Json::Null | Json::Bool(_) | Json::Int(_) | Json::Float(_))) => value,
             _ => Json::Str(word.to_owned()),
