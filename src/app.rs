@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 
 use crate::config::{ConfigError, ModelSettings, Settings};
+use crate::endpoints::derender::KnownRequests;
 use crate::endpoints::{self, Context, Heavy, Served};
 use crate::engine::client::http_client;
 use crate::engine::{Engine, EngineError};
@@ -65,6 +66,7 @@ impl App {
             models,
             settings: endpoints::Settings { api_keys: settings.api_keys, max_body_bytes: settings.max_body_bytes },
             metrics: Metrics::new()?,
+            known_requests: KnownRequests::default(),
             heavy: Heavy::new(std::thread::available_parallelism().map_or(1, usize::from)),
         };
         Ok(Self { context: Arc::new(context), address: format!("{}:{}", settings.host, settings.port) })
@@ -96,7 +98,15 @@ impl App {
 }
 
 fn load_model(settings: ModelSettings, http: &reqwest::Client) -> Result<Served, StartError> {
-    let model = Model::load(settings.load)?;
+    let mut model = Model::load(settings.load)?;
+    if [&model.options().tool_parser, &model.options().reasoning_parser]
+        .iter()
+        .any(|name| name.as_deref() == Some("auto"))
+    {
+        for choice in model.choose_parsers().into_iter().flatten() {
+            tracing::info!(parser = choice.name, why = choice.why, "parser that fits the model");
+        }
+    }
     let options = model.options();
     let dialect = Dialect::new(
         options.tool_parser.as_deref(),

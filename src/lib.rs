@@ -11,8 +11,8 @@
 //!    reasoning, content and tool calls;
 //! 6. [`respond`] writes what came out as server-sent events or as one JSON body.
 //!
-//! Beside the path: [`api`] holds the wire types, [`model`] what is loaded once per served model, [`config`] the settings,
-//! [`metrics`] the counters, [`sim`] an engine without a model for tests and demos.
+//! Around the path: [`cli`] reads flags, [`app`] wires the parts and starts them. Beside it: [`api`] holds the wire types, [`model`] what is loaded once per served model, [`config`] the settings,
+//! [`metrics`] the counters, [`sim`] an engine without a model, [`demo`] a chat through both.
 
 pub mod api;
 pub mod app;

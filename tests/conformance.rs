@@ -1,17 +1,34 @@
 //! Answers recorded from real vLLM 0.33, replayed against this build.
+//!
+//! `cargo test --test conformance -- --nocapture` prints a row per golden file; `COUPLET_MISSES=hermes+qwen3` beside it
+//! prints what is not vLLM's in that file, listed or not.
 
 #![expect(clippy::unwrap_used, reason = "a test that panics has reported")]
 
 mod kit;
 
-use kit::{Servers, cases, check};
+use std::collections::BTreeMap;
+
+use couplet::parsers::{Kind, registry};
+use kit::{Case, Check, Servers, cases, check, close};
+use serde_json::{Value, json};
 
 /// Without a parser everything is exact: texts, logprobs, usage, errors, every chunk, and every field of the state.
 #[test]
 fn plain_output_is_vllms_to_the_chunk() {
+    assert_eq!(all_exact(|file| file.starts_with("plain-")), 551, "every recorded answer was compared");
+}
+
+/// Requests around a configured parser: what is missing, what contradicts itself, what is refused.
+#[test]
+fn requests_around_a_parser_are_answered_as_vllm_does() {
+    assert_eq!(all_exact(|file| file == "parser-requests"), 31, "every recorded answer was compared");
+}
+
+fn all_exact(wanted: impl Fn(&str) -> bool) -> usize {
     let mut servers = Servers::default();
     let mut checked = 0;
-    for case in cases(|file| file.starts_with("plain-")) {
+    for case in cases(wanted) {
         let context = servers.of(&case);
         for result in check(&context, &case) {
             let name = format!("{} {} {}", case.file, case.line["id"], result.part);
@@ -20,5 +37,131 @@ fn plain_output_is_vllms_to_the_chunk() {
             checked += 1;
         }
     }
-    assert_eq!(checked, 551, "every recorded answer was compared");
+    checked
+}
+
+/// How one golden file, or all of them, came out: passed and tried.
+#[derive(Debug, Default, Clone, Copy)]
+struct Score {
+    once: (usize, usize),
+    merged: (usize, usize),
+    exact: (usize, usize),
+    itself: (usize, usize),
+}
+
+impl Score {
+    fn add(&mut self, other: Self) {
+        for (sum, part) in [
+            (&mut self.once, other.once),
+            (&mut self.merged, other.merged),
+            (&mut self.exact, other.exact),
+            (&mut self.itself, other.itself),
+        ] {
+            *sum = (sum.0 + part.0, sum.1 + part.1);
+        }
+    }
+
+    fn row(&self, file: &str) -> String {
+        let part = |(passed, tried): (usize, usize)| format!("{passed}/{tried}");
+        format!(
+            "{file:42} once {:>9}  agreed {:>9}  to the chunk {:>9}  streams = whole {:>9}",
+            part(self.once),
+            part(self.merged),
+            part(self.exact),
+            part(self.itself)
+        )
+    }
+}
+
+/// Every dialect, over every recorded combination of parsers. A whole answer is vLLM's unless the case is listed in
+/// DIFFERENCES.md; where vLLM's streams agree with its own whole answers, so do ours with both.
+#[test]
+fn every_dialect_is_right_where_vllm_is_right() {
+    let mut files: BTreeMap<String, Vec<Case>> = BTreeMap::new();
+    // The gptoss directory's vocabulary is an extract of a public one and stays outside the repository.
+    let dialects = cases(|file| !file.starts_with("plain-") && file != "parser-requests");
+    for case in dialects.into_iter().filter(|case| case.line["model"] != "gptoss") {
+        if has_parsers(&case) {
+            files.entry(case.file.clone()).or_default().push(case);
+        }
+    }
+    let listed = std::fs::read_to_string(kit::root().join("DIFFERENCES.md")).unwrap();
+    let (mut total, mut wrong) = (Score::default(), Vec::new());
+    for (file, cases) in files {
+        let mut servers = Servers::default();
+        let mut score = Score::default();
+        for case in &cases {
+            let context = servers.of(case);
+            score.add(score_of(case, &check(&context, case), &listed, &mut wrong));
+        }
+        println!("{}", score.row(&file));
+        total.add(score);
+    }
+    println!("{}", total.row("all"));
+    assert!(wrong.is_empty(), "{} differences that DIFFERENCES.md does not list:\n{}", wrong.len(), wrong.join("\n"));
+    // The aim is 95 and is not reached: this only keeps what there is (2,703 of 2,954). Inkling and Hunyuan 3 and 4 are
+    // furthest off, then the XML dialects, which let the key of a value that is no string wait with its value.
+    assert!(total.exact.0 * 100 >= total.exact.1 * 91, "too few chunks are vLLM's: {total:?}");
+    assert!(total.itself.0 * 1000 >= total.itself.1 * 975, "streams and whole answers differ too often: {total:?}");
+}
+
+/// Whether both parsers of a case are there.
+fn has_parsers(case: &Case) -> bool {
+    let known = |key: &str, kinds: [Kind; 2]| {
+        let Some(name) = case.line[key].as_str() else { return true };
+        registry()
+            .iter()
+            .any(|entry| kinds.contains(&entry.kind) && (entry.name == name || entry.aliases.contains(&name)))
+    };
+    known("tool_parser", [Kind::Tool, Kind::Both]) && known("reasoning_parser", [Kind::Reasoning, Kind::Both])
+}
+
+#[expect(clippy::print_stdout, reason = "misses are for people to read")]
+fn score_of(case: &Case, checks: &[Check], listed: &str, wrong: &mut Vec<String>) -> Score {
+    let mut score = Score::default();
+    let id = case.line["id"].as_str().unwrap();
+    let prints = std::env::var("COUPLET_MISSES").is_ok_and(|file| file == case.file);
+    let is_listed = listed.contains(&format!("`{id}`"));
+    let whole = checks.iter().find(|check| check.part == "once").map(|check| told(&check.got["choices"][0]));
+    for check in checks {
+        let is_once = check.part == "once";
+        if prints && !check.exact {
+            println!("{id} {} agree {}\n want {}\n  got {}", check.part, case.line["agree"], check.want, check.got);
+        }
+        if is_once {
+            count(&mut score.once, check.exact);
+        } else if case.line["agree"] == true {
+            count(&mut score.merged, check.merged);
+            count(&mut score.exact, check.exact);
+        }
+        if (is_once || case.line["agree"] == true) && !check.merged && !is_listed {
+            wrong.push(format!("{} {id} {}\n want {}\n  got {}", case.file, check.part, check.want, check.got));
+        }
+        if let Some(whole) = whole.as_ref().filter(|_| !is_once && check.got.as_array().is_some()) {
+            count(&mut score.itself, close(&told(&kit::merge(check.got.as_array().unwrap())["0"]), whole));
+        }
+    }
+    score
+}
+
+fn count(score: &mut (usize, usize), passed: bool) {
+    *score = (score.0 + usize::from(passed), score.1 + 1);
+}
+
+/// What a client is told by a merged stream or a whole answer, without the white space at the edges: reasoning, content,
+/// calls with their arguments as values.
+fn told(choice: &Value) -> Value {
+    let message = choice.get("message").unwrap_or(choice);
+    let text = |key: &str| message[key].as_str().unwrap_or_default().trim().to_owned();
+    let function = |call: &Value| {
+        let function = call.get("function").unwrap_or(call);
+        let arguments = function["arguments"].as_str().unwrap_or_default();
+        json!([function["name"], serde_json::from_str(arguments).unwrap_or_else(|_| json!(arguments))])
+    };
+    let calls: Vec<Value> = match &message["tool_calls"] {
+        Value::Array(calls) => calls.iter().map(function).collect(),
+        Value::Object(calls) => calls.values().map(function).collect(),
+        _ => Vec::new(),
+    };
+    json!([text("reasoning"), text("content"), calls, choice["finish_reason"]])
 }

@@ -108,6 +108,20 @@ async fn a_stop_string_ends_the_reply_and_the_engines_work() {
     }
 }
 
+/// vLLM 0.32 answers `content: ""`, not null, where the model says nothing or a stop string cuts all of it.
+#[tokio::test]
+async fn an_empty_reply_has_empty_content() {
+    let engine = Engine::start(tiny::engine_options()).await;
+    let couplet = Couplet::start(&[&engine.url]);
+    let url = format!("{}/v1/chat/completions", couplet.url);
+    let thinks_not = json!({"enable_thinking": false});
+    for (says, stop) in [("", Value::Null), ("alpha beta", json!("alpha"))] {
+        let body = chat(says, json!({"stop": stop, "chat_template_kwargs": thinks_not}));
+        let message = http::post(&url, &body).await.json()["choices"][0]["message"].take();
+        assert_eq!((&message["content"], &message["reasoning"]), (&json!(""), &Value::Null), "{says:?}");
+    }
+}
+
 #[tokio::test]
 async fn a_client_that_goes_away_frees_the_engine_within_a_second() {
     let engine = Engine::start(Options { itl: Duration::from_millis(20), ..tiny::engine_options() }).await;

@@ -128,3 +128,26 @@ proptest! {
         prop_assert!(answer.map_or_else(|error| is_answer(error.status), |_| true));
     }
 }
+
+/// A `stop` state that no text can lead to: the held text does not end as the automata say. Its cut fell inside a
+/// character.
+#[test]
+fn a_stop_state_that_contradicts_its_text_is_refused() {
+    let (context, endpoint, body) = BODIES.iter().find(|(_, endpoint, body)| is_started_chat(endpoint, body)).unwrap();
+    let mut body = body.clone();
+    body["compact_state"] = json!(true);
+    body["chat_request"]["stop"] = json!(["aab"]);
+    // The 64th token is `a` in the fixture's byte-level vocabulary.
+    body["generate_chunk"]["choices"][0]["token_ids"] = json!([64]);
+    body["stream_state"]["couplet"]["stop"] =
+        json!({"matched": [2], "held": [{"id": 0, "text": "é", "marker": false}]});
+    let (status, answer) = post(context, endpoint, &body);
+    assert_eq!(status, 400, "{answer}");
+}
+
+fn is_started_chat(endpoint: &Value, body: &Value) -> bool {
+    endpoint["endpoint"] == "/v1/chat/completions/derender"
+        && body["stream"] == true
+        && body["stream_state"]["couplet"].is_object()
+        && body["chat_request"].is_object()
+}

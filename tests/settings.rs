@@ -14,7 +14,7 @@ fn path(name: &str) -> PathBuf {
 /// Runs `couplet serve`, which must refuse to start.
 fn refused(args: &[&str], env: &[(&str, &str)]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_couplet"));
-    let output = command.arg("serve").args(args).envs(env.iter().copied()).output().unwrap();
+    let output = command.args(["serve", "--port", "0"]).args(args).envs(env.iter().copied()).output().unwrap();
     assert_eq!(output.status.code(), Some(2), "{}", String::from_utf8_lossy(&output.stderr));
     output
 }

@@ -8,13 +8,10 @@ use super::error::ApiError;
 use super::messages::Message;
 use super::python;
 use super::sampling::{
-    CacheSalt, ExtraArgs, RepetitionDetection, ResponseFormat, Side, Stop, StreamOptions, StructuredOutputs,
+    CacheSalt, ExtraArgs, Int64, RepetitionDetection, ResponseFormat, Side, Stop, StreamOptions, StructuredOutputs,
     ThinkingBudget,
 };
 use super::validate::{Absent, Place, Read, Within, bad_param, bad_value, body, is_truthy, not_literal, parse_json};
-
-/// Largest and smallest 64-bit integers, as vLLM bounds `seed` and `priority`.
-type Int64 = Within<{ i64::MIN }, { i64::MAX }>;
 
 body! {
     /// A chat request, checked as far as that needs no model.

@@ -8,7 +8,7 @@ use super::chat::LogitBias;
 use super::error::ApiError;
 use super::python;
 use super::sampling::{
-    CacheSalt, ExtraArgs, RepetitionDetection, ResponseFormat, Side, Stop, StreamOptions, StructuredOutputs,
+    CacheSalt, ExtraArgs, Int64, RepetitionDetection, ResponseFormat, Side, Stop, StreamOptions, StructuredOutputs,
     ThinkingBudget, TokenId,
 };
 use super::validate::{Absent, Place, Read, Within, bad_param, bad_value, body, is_truthy, parse_json};
@@ -17,9 +17,6 @@ use super::validate::{Absent, Place, Read, Within, bad_param, bad_value, body, i
 const MAX_PROMPTS: usize = 1024;
 /// Tokens generated where the request asks for no number.
 const DEFAULT_MAX_TOKENS: i64 = 16;
-
-/// Largest and smallest 64-bit integers, as vLLM bounds `seed` and `priority`.
-type Int64 = Within<{ i64::MIN }, { i64::MAX }>;
 
 body! {
     /// A completion request, checked as far as that needs no model. Fields without a comment are as in

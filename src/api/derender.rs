@@ -2,17 +2,18 @@
 
 use serde::Deserialize;
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 use super::error::ApiError;
 use super::generate::GenerateResponse;
-use super::ids::optional_token_ids;
+use super::ids::LazyIds;
 
 /// `POST /v1/chat/completions/derender`, both forms: a whole response, or with `stream: true` one chunk and its state.
 ///
 /// `S` is the state that the client carries.
 #[derive(Debug, Deserialize)]
-#[serde(bound = "S: serde::de::DeserializeOwned")]
-pub struct ChatBody<S> {
+#[serde(bound(deserialize = "S: serde::de::DeserializeOwned, 'de: 'a"))]
+pub struct ChatBody<'a, S> {
     /// Which form it is.
     #[serde(default)]
     pub stream: bool,
@@ -31,12 +32,12 @@ pub struct ChatBody<S> {
     /// Tokens of the prompt, for usage.
     #[serde(default)]
     pub prompt_tokens: Option<i64>,
-    /// The prompt.
-    #[serde(default, deserialize_with = "optional_token_ids")]
-    pub prompt_token_ids: Option<Vec<u32>>,
-    /// The chat request that was rendered.
-    #[serde(default)]
-    pub chat_request: Option<Value>,
+    /// The prompt; of the chunks of a stream only the first is read with it.
+    #[serde(default, borrow)]
+    pub prompt_token_ids: Option<LazyIds<'a>>,
+    /// The chat request that was rendered; it stays text until it is known to be new.
+    #[serde(default, borrow)]
+    pub chat_request: Option<&'a RawValue>,
     /// couplet's own: the state that is returned leaves out what grows with the reply.
     #[serde(default)]
     pub compact_state: bool,
@@ -128,7 +129,7 @@ impl<'de> Deserialize<'de> for PromptIds {
 
 /// Reads a body. serde's message names the place by line and column; no text of the body is quoted beyond the value
 /// that is wrong.
-pub fn parse<T: serde::de::DeserializeOwned>(body: &[u8]) -> Result<T, ApiError> {
+pub fn parse<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, ApiError> {
     match serde_json::from_slice(body) {
         Ok(parsed) => Ok(parsed),
         Err(error) if error.is_data() => {

@@ -78,10 +78,11 @@ impl Read for Message {
 
 /// The older `reasoning_content` becomes `reasoning`, unless that is there too.
 fn rename_reasoning(map: &mut Map<String, Value>) {
-    if let Some(older) = map.shift_remove("reasoning_content") {
-        if !older.is_null() && map.get("reasoning").is_none_or(Value::is_null) {
-            map.insert("reasoning".to_owned(), older);
-        }
+    if let Some(older) = map.shift_remove("reasoning_content")
+        && !older.is_null()
+        && map.get("reasoning").is_none_or(Value::is_null)
+    {
+        map.insert("reasoning".to_owned(), older);
     }
 }
 

@@ -6,10 +6,20 @@ use std::fmt::Write;
 
 use serde_json::{Number, Value};
 
+/// How one of Python's printers spells what is no list or dictionary.
+struct Spelling {
+    null: &'static str,
+    flags: [&'static str; 2],
+    text: fn(&str, &mut String),
+}
+
+const REPR: Spelling = Spelling { null: "None", flags: ["False", "True"], text: write_str_repr };
+const JSON: Spelling = Spelling { null: "null", flags: ["false", "true"], text: write_json_string };
+
 /// `repr(value)`: `{'a': [1, None, True]}`.
 pub fn repr(value: &Value) -> String {
     let mut out = String::new();
-    write_repr(value, &mut out);
+    write(value, &REPR, &mut out);
     out
 }
 
@@ -24,35 +34,31 @@ pub fn str(value: &Value) -> String {
 /// `json.dumps(value)`: `{"a": [1, null]}`, with a space after each separator and characters beyond ASCII escaped.
 pub fn dumps(value: &Value) -> String {
     let mut out = String::new();
-    write_json(value, &mut out);
+    write(value, &JSON, &mut out);
     out
 }
 
-fn write_json(value: &Value, out: &mut String) {
+fn write(value: &Value, spelling: &Spelling, out: &mut String) {
     match value {
-        Value::Null => out.push_str("null"),
-        Value::Bool(flag) => out.push_str(if *flag { "true" } else { "false" }),
+        Value::Null => out.push_str(spelling.null),
+        Value::Bool(flag) => out.push_str(spelling.flags[usize::from(*flag)]),
         Value::Number(number) => out.push_str(&number_text(number)),
-        Value::String(text) => write_json_string(text, out),
+        Value::String(text) => (spelling.text)(text, out),
         Value::Array(items) => {
             out.push('[');
             for (i, item) in items.iter().enumerate() {
-                if i > 0 {
-                    out.push_str(", ");
-                }
-                write_json(item, out);
+                out.push_str(if i > 0 { ", " } else { "" });
+                write(item, spelling, out);
             }
             out.push(']');
         }
         Value::Object(map) => {
             out.push('{');
             for (i, (key, item)) in map.iter().enumerate() {
-                if i > 0 {
-                    out.push_str(", ");
-                }
-                write_json_string(key, out);
+                out.push_str(if i > 0 { ", " } else { "" });
+                (spelling.text)(key, out);
                 out.push_str(": ");
-                write_json(item, out);
+                write(item, spelling, out);
             }
             out.push('}');
         }
@@ -80,38 +86,6 @@ fn write_json_string(text: &str, out: &mut String) {
         }
     }
     out.push('"');
-}
-
-fn write_repr(value: &Value, out: &mut String) {
-    match value {
-        Value::Null => out.push_str("None"),
-        Value::Bool(true) => out.push_str("True"),
-        Value::Bool(false) => out.push_str("False"),
-        Value::Number(number) => out.push_str(&number_text(number)),
-        Value::String(text) => write_str_repr(text, out),
-        Value::Array(items) => {
-            out.push('[');
-            for (i, item) in items.iter().enumerate() {
-                if i > 0 {
-                    out.push_str(", ");
-                }
-                write_repr(item, out);
-            }
-            out.push(']');
-        }
-        Value::Object(map) => {
-            out.push('{');
-            for (i, (key, item)) in map.iter().enumerate() {
-                if i > 0 {
-                    out.push_str(", ");
-                }
-                write_str_repr(key, out);
-                out.push_str(": ");
-                write_repr(item, out);
-            }
-            out.push('}');
-        }
-    }
 }
 
 /// The digits of a JSON number as Python prints them: integers exactly, anything with a point or exponent as a float.

@@ -16,6 +16,9 @@ const CONSTRAINTS: [&str; 3] = ["json", "regex", "choice"];
 pub(super) const ONE_CONSTRAINT: &str =
     "You can only use one kind of constraints for structured outputs ('json', 'regex' or 'choice').";
 
+/// Largest and smallest 64-bit integers, as vLLM bounds `seed` and `priority`.
+pub type Int64 = Within<{ i64::MIN }, { i64::MAX }>;
+
 /// `stop`: one string, a list of at most four, or null.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Stop(pub Vec<String>);

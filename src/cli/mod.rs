@@ -1,5 +1,6 @@
-//! The command line: `couplet serve`, `sim`, `demo`.
+//! The command line: `couplet serve`, `parsers`, `sim`, `demo`.
 
+pub mod parsers;
 pub mod serve;
 
 use std::io::IsTerminal;
@@ -26,6 +27,8 @@ pub struct Cli {
 pub enum Command {
     /// Serve the OpenAI API in front of tokens-only engines; without an engine the raw steps only.
     Serve(Box<serve::ServeArgs>),
+    /// List the tool call and reasoning parsers, or tell which fit a model.
+    Parsers(parsers::Options),
     /// Simulate a tokens-only engine without a model, for tests, demos and load tests.
     Sim(Box<crate::sim::Options>),
     /// Show one chat on its way through couplet: starts a simulated engine and couplet with a tiny model.
@@ -40,6 +43,7 @@ pub fn run(cli: Cli) -> ExitCode {
     init_logging(if matches!(cli.command, Command::Demo(_)) { "warn" } else { "info" });
     let ran = match cli.command {
         Command::Serve(args) => serve::run(*args).map_err(DemoError::from),
+        Command::Parsers(options) => parsers::run(&options).map_err(DemoError::from),
         Command::Sim(options) => sim(*options).map_err(DemoError::from),
         Command::Demo(options) => demo(&options),
     };

@@ -26,17 +26,17 @@ impl Style {
         Self { top, max_rank: None, as_token_ids }
     }
 
-    /// Completions' cut: the sampled token and the `logprobs` best, all for -1, unset, or where `logprob_token_ids`
-    /// asks.
+    /// Completions' cut: the first `logprobs` + 1 candidates, all for -1, unset, or where `logprob_token_ids` asks.
     pub fn completion(logprobs: Option<i64>, all: bool, as_token_ids: bool) -> Self {
-        match logprobs.filter(|count| !all && *count != -1) {
-            Some(count) => Self {
-                top: Some((count + 1).max(0) as usize),
-                max_rank: Some(u32::try_from(count).unwrap_or(0)),
-                as_token_ids,
-            },
-            None => Self { as_token_ids, ..Self::default() },
-        }
+        let count = logprobs.filter(|count| !all && *count != -1);
+        Self { top: count.map(|count| (count + 1).max(0) as usize), max_rank: None, as_token_ids }
+    }
+
+    /// The same cut where more candidates were asked for than the client shall see: none that ranks below the number
+    /// that it wants, but for the sampled token.
+    pub fn within_rank(self) -> Self {
+        let max_rank = self.top.map(|top| u32::try_from(top.saturating_sub(1)).unwrap_or(u32::MAX));
+        Self { max_rank, ..self }
     }
 
     /// The candidates of a position that are told.

@@ -71,8 +71,14 @@ impl StopStrings {
 
     /// Whether a state that came from outside can belong to these strings.
     pub fn accepts(&self, state: &State) -> bool {
-        let fits = |(matched, pattern): (&u32, &Pattern)| (*matched as usize) < pattern.text.len();
-        let held: usize = state.held.iter().map(|held| held.text.len()).sum();
+        let text: String = state.held.iter().map(|held| held.text.as_str()).collect();
+        let held = text.len();
+        // What an automaton has matched is the end of the text: only then do cuts fall between characters.
+        let fits = |(matched, pattern): (&u32, &Pattern)| {
+            let begun =
+                pattern.text.as_bytes().get(..*matched as usize).filter(|begun| begun.len() < pattern.text.len());
+            begun.is_some_and(|begun| self.include || text.as_bytes().ends_with(begun))
+        };
         let marker: usize = state.held.first().map_or(0, |held| held.text.len());
         let hold = if self.include { 0 } else { state.longest() };
         state.matched.len() == self.patterns.len()

@@ -66,6 +66,9 @@ pub struct Compact {
     /// The dialect's state.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     parser: Option<parsers::State>,
+    /// What the dialect took from the prompt (`parsers::Plan::thinks`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    thinks: Option<bool>,
     /// A stop string ended the reply: what comes later is dropped.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     stopped: bool,
@@ -101,6 +104,13 @@ impl StreamState {
     /// Tokens of the reply so far.
     pub fn tokens(&self) -> usize {
         self.couplet.as_ref().map_or(self.output_token_ids.len(), |own| own.tokens)
+    }
+
+    /// What the dialect took from the prompt, where our own state tells it: then nobody need look at the prompt again.
+    /// `None` where only vLLM's fields are there and, with a parser, the reply so far has to be read again.
+    pub fn thinks(&self) -> Option<bool> {
+        let own = self.couplet.as_ref().filter(|own| own.window.is_some() && own.parser.is_some())?;
+        own.thinks
     }
 
     /// True where a stop string has ended the reply.
@@ -194,6 +204,7 @@ impl StreamState {
         self.couplet = Some(Compact {
             window: Some(state.text.detok.to_wire(&plan.text.vocabulary)),
             parser: Some(parsed.clone()),
+            thinks: plan.parser.as_ref().map(parsers::Plan::thinks),
             ..self.compact(&plan.text, &state.text, stopped)
         });
         self.tools_streamed = state.tools_streamed;

@@ -102,9 +102,10 @@ impl Plan {
     pub fn step(&self, state: &mut State, choice: &GenerateChoice, pieces: &mut Pieces) -> Step {
         let ids = choice.token_ids.as_deref().unwrap_or_default();
         let (text_ids, stop_reason) = self.stop_tokens.split(ids, choice);
+        let mut scratch = String::new();
         for (at, id) in text_ids.iter().enumerate() {
             let armed = state.counts.tokens + at >= self.min_tokens;
-            if let Some(found) = self.push(state, *id, armed, pieces) {
+            if let Some(found) = self.push(state, *id, armed, &mut scratch, pieces) {
                 let finish = Finish {
                     reason: "stop".to_owned(),
                     stop_reason: Some(StopReason::Text(found)),
@@ -125,15 +126,15 @@ impl Plan {
         Step { kept: ids.len(), finish }
     }
 
-    /// Adds one token; returns the stop string that it completed.
-    fn push(&self, state: &mut State, id: u32, armed: bool, pieces: &mut Pieces) -> Option<String> {
+    /// Adds one token; returns the stop string that it completed. `text` is a buffer.
+    fn push(&self, state: &mut State, id: u32, armed: bool, text: &mut String, pieces: &mut Pieces) -> Option<String> {
         if self.stop.is_empty() {
             pieces.push_with(id, |text| state.detok.push(&self.vocabulary, id, self.hidden, text));
             return None;
         }
-        let mut text = String::new();
-        state.detok.push(&self.vocabulary, id, self.hidden, &mut text);
-        let piece = stop::Piece { id, text: &text, marker: self.vocabulary.is_added(id) };
+        text.clear();
+        state.detok.push(&self.vocabulary, id, self.hidden, text);
+        let piece = stop::Piece { id, text, marker: self.vocabulary.is_added(id) };
         self.stop.push(&mut state.stop, piece, armed, pieces).map(str::to_owned)
     }
 }

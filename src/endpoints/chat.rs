@@ -18,6 +18,7 @@ use crate::derender::prompt_logprobs::PromptLogprobs;
 use crate::derender::text::Finish;
 use crate::engine::{EngineError, Generation};
 use crate::parsers::{Events, Message};
+use crate::render;
 use crate::respond::chat::{ChunkChoice, Prompt, WholeChoice, write_chunk, write_role, write_whole_choice};
 use crate::respond::envelope::Envelope;
 use crate::respond::http::{self as response, Response};
@@ -34,13 +35,15 @@ pub async fn create(context: Arc<Context>, headers: &HeaderMap, body: &Bytes) ->
     let engine = served.engine()?;
     let prompt = rendered.generate.token_ids.clone();
     let text = TextFields::chat(&request, Reader::Engine);
-    let plan = plan::chat(served, &request, text, &prompt, &rendered.chat_template_kwargs, coupled::random());
+    let kwargs = rendered.chat_template_kwargs;
+    let facts = render::parser_context(&request, prompt.clone(), kwargs, coupled::random());
+    let plan = plan::chat(served, &request, text, facts, None);
     let streams = request.stream == Some(true);
     let generate = coupled::for_engine(rendered.generate, served, &engine, streams || !plan.text.stop.is_empty());
     let generation = engine.generate(&generate).await?;
     let object = if streams { "chat.completion.chunk" } else { "chat.completion" };
     let reply = Reply {
-        envelope: Envelope::new(&id, object, coupled::now(), served.name(), coupled::FINGERPRINT),
+        envelope: Envelope::new(&id, object, coupled::now(), served.name()),
         style: Style::chat(
             Some(request.top_logprobs.0),
             request.logprob_token_ids.as_ref().is_some_and(|ids| !ids.is_empty()),
@@ -114,6 +117,11 @@ impl Choice {
             logprobs: ChatLogprobs::default(),
         }
     }
+
+    /// The sampled tokens before a chunk, where its logprobs need them.
+    fn context(&self, arrived: &GenerateChoice) -> Vec<u32> {
+        if arrived.logprobs.is_some() { self.state.text.counts.context.clone() } else { Vec::new() }
+    }
 }
 
 impl Reply {
@@ -126,10 +134,10 @@ impl Reply {
     }
 
     /// The choice that an engine chunk belongs to, unless it has ended.
-    fn open_choice(&mut self, index: u32) -> Result<Option<&mut Choice>, ApiError> {
+    fn open_choice(&self, index: u32) -> Result<Option<usize>, ApiError> {
         let count = self.choices.len();
-        match self.choices.get_mut(index as usize) {
-            Some(choice) => Ok(choice.finish.is_none().then_some(choice)),
+        match self.choices.get(index as usize) {
+            Some(choice) => Ok(choice.finish.is_none().then_some(index as usize)),
             None => Err(ApiError::bad_gateway(format!("the engine sent choice {index} of {count}"))),
         }
     }
@@ -188,15 +196,15 @@ impl Reply {
     }
 
     fn collect(&mut self, arrived: &GenerateChoice) -> Result<(), ApiError> {
-        let plan = self.plan.clone();
-        let Some(choice) = self.open_choice(arrived.index)? else { return Ok(()) };
-        let mut context = choice.state.text.counts.context.clone();
-        let step = plan.text.step(&mut choice.state.text, arrived, &mut choice.pieces);
+        let Some(index) = self.open_choice(arrived.index)? else { return Ok(()) };
+        let choice = &mut self.choices[index];
+        let mut context = choice.context(arrived);
+        let step = self.plan.text.step(&mut choice.state.text, arrived, &mut choice.pieces);
         choice.token_ids.extend_from_slice(&arrived.token_ids.as_deref().unwrap_or_default()[..step.kept]);
         choice.finish = step.finish;
         let stopped_here = choice.finish.as_ref().is_some_and(|finish| finish.stopped_here);
         if let Some(logprobs) = self.logprobs(arrived, &mut context, step.kept) {
-            self.choices[arrived.index as usize].logprobs.append(logprobs);
+            self.choices[index].logprobs.append(logprobs);
         }
         if stopped_here {
             self.stop_if_done();
@@ -304,10 +312,9 @@ impl Streamed {
             return Err(coupled::generation_error());
         }
         let Self { reply, pieces, events, .. } = self;
-        let Some(index) = reply.open_choice(arrived.index)?.map(|_| arrived.index as usize) else { return Ok(()) };
+        let Some(index) = reply.open_choice(arrived.index)? else { return Ok(()) };
         let choice = &mut reply.choices[index];
-        let mut context =
-            if arrived.logprobs.is_some() { choice.state.text.counts.context.clone() } else { Vec::new() };
+        let mut context = choice.context(arrived);
         let step = reply.plan.step(&mut choice.state, arrived, pieces, events);
         choice.finish.clone_from(&step.finish);
         let logprobs = reply.logprobs(arrived, &mut context, step.kept);

@@ -50,12 +50,13 @@ pub async fn create(context: Arc<Context>, headers: &HeaderMap, body: &Bytes) ->
     let n = usize::try_from(request.n).unwrap_or(1).max(1);
     let choices = prompts.iter().flat_map(|prompt| (0..n).map(|_| Choice::new(&plan, &prompt.ids))).collect();
     let reply = Reply {
-        envelope: Envelope::new(&id, "text_completion", coupled::now(), served.name(), coupled::FINGERPRINT),
+        envelope: Envelope::new(&id, "text_completion", coupled::now(), served.name()),
         style: Style::completion(
             request.logprobs,
             request.logprob_token_ids.as_ref().is_some_and(|ids| !ids.is_empty()),
             request.return_tokens_as_token_ids == Some(true),
-        ),
+        )
+        .within_rank(),
         generations: Generations { list: generations, turn: 0 },
         request,
         plan,
@@ -188,7 +189,7 @@ impl Reply {
         let echo = (self.echoes() && !self.choices[slot].told_prompt).then(|| slot / self.n);
         let (plan, style, prompt_only) = (&self.plan, self.style, self.prompt_only());
         let choice = &mut self.choices[slot];
-        let mut context = choice.state.counts.context.clone();
+        let mut context = if arrived.logprobs.is_some() { choice.state.counts.context.clone() } else { Vec::new() };
         let mut unseen = Pieces::default();
         let step = plan.step(&mut choice.state, arrived, if prompt_only { &mut unseen } else { pieces });
         choice.finish = step.finish;

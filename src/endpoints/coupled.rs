@@ -19,9 +19,6 @@ use crate::model::template::LocalTime;
 use crate::render::{self, Rendered};
 use crate::respond::json::JsonBuffer;
 
-/// `system_fingerprint`: changes with the build.
-pub(super) const FINGERPRINT: &str = concat!("couplet-", env!("CARGO_PKG_VERSION"));
-
 /// The id of an answer: the kind (`chatcmpl`, `cmpl`) and the header `X-Request-Id`, else the field `request_id`, else
 /// random digits.
 pub(super) fn request_id(kind: &str, headers: &HeaderMap, field: Option<&str>) -> String {

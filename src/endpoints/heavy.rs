@@ -3,7 +3,8 @@
 
 use std::sync::{Condvar, Mutex, PoisonError};
 
-use crate::render::LONG_BODY;
+/// Longer bodies take long enough to leave the I/O threads, in bytes.
+const LONG_BODY: usize = 64 << 10;
 
 /// A bound on long CPU work.
 pub struct Heavy {

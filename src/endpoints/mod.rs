@@ -35,8 +35,10 @@ pub struct Context {
     pub settings: Settings,
     /// What is counted.
     pub metrics: Metrics,
-    /// Bounds long renderings.
+    /// Bounds long work.
     pub heavy: Heavy,
+    /// Chat requests of the derender route that were read before.
+    pub known_requests: derender::KnownRequests,
 }
 
 /// A model with the engines that run it.
@@ -112,15 +114,18 @@ pub async fn answer(
     if !validate::is_json_type(kind) {
         return Err(validate::unsupported_media_type());
     }
+    let heavy = |work: fn(&Context, &HeaderMap, &Bytes) -> Result<Bytes, ApiError>| {
+        context.heavy.run(body.len(), || work(&context, headers, &body)).map(response::json)
+    };
     match route {
-        Route::Chat => chat::create(context, headers, &body).await,
-        Route::Completions => completions::create(context, headers, &body).await,
-        Route::ChatRender => render::chat(&context, headers, &body).map(response::json),
-        Route::CompletionsRender => render::completions(&context, headers, &body).map(response::json),
-        Route::ChatDerender => derender::chat(&context, &body).map(response::json),
-        Route::CompletionsDerender => derender::completions(&context, &body).map(response::json),
-        Route::Tokenize => tokenize::tokenize(&context, &body).map(response::json),
-        Route::Detokenize => tokenize::detokenize(&context, &body).map(response::json),
+        Route::Chat => chat::create(Arc::clone(&context), headers, &body).await,
+        Route::Completions => completions::create(Arc::clone(&context), headers, &body).await,
+        Route::ChatRender => heavy(render::chat),
+        Route::CompletionsRender => heavy(render::completions),
+        Route::ChatDerender => heavy(|context, _, body| derender::chat(context, body)),
+        Route::CompletionsDerender => heavy(|context, _, body| derender::completions(context, body)),
+        Route::Tokenize => heavy(|context, _, body| tokenize::tokenize(context, body)),
+        Route::Detokenize => heavy(|context, _, body| tokenize::detokenize(context, body)),
         Route::Models | Route::Health | Route::Ping | Route::Version | Route::Load | Route::Metrics => {
             Ok(admin::answer(&context, route))
         }

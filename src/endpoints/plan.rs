@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use serde_json::{Map, Value};
-
 use super::Served;
 use crate::api::chat::ChatRequest;
 use crate::api::completions::CompletionRequest;
@@ -12,7 +10,6 @@ use crate::derender::stop::StopStrings;
 use crate::derender::text::{self, StopTokens};
 use crate::model::vocabulary::Hidden;
 use crate::parsers;
-use crate::render;
 
 /// The fields that decide how token ids become text; absent requests have vLLM's defaults.
 pub(super) struct TextFields<'a> {
@@ -105,23 +102,26 @@ pub(super) fn text(served: &Served, fields: &TextFields<'_>) -> text::Plan {
     }
 }
 
-/// Token ids → what a chat reply says. `prompt` is the rendered prompt, `kwargs` the effective template arguments.
+/// Token ids → what a chat reply says. `facts` are the request's; `thinks` is what the dialect took from the prompt, where
+/// that is known already.
 pub(super) fn chat(
     served: &Served,
     request: &ChatRequest,
     text: TextFields<'_>,
-    prompt: &[u32],
-    kwargs: &Map<String, Value>,
-    id_seed: u64,
+    facts: parsers::Context,
+    thinks: Option<bool>,
 ) -> chat::Plan {
     let dialect = served.dialect.as_ref();
-    let facts = render::parser_context(request, prompt.to_vec(), kwargs.clone(), id_seed);
     let choice = facts.tool_choice.clone();
     let has_tools = !facts.tools.is_empty();
-    let parser = dialect.map(|dialect| dialect.plan(facts));
-    let keeps_special = dialect.is_some_and(|dialect| dialect.needs_special_tokens());
+    let parser = dialect.map(|dialect| match thinks {
+        Some(thinks) => dialect.resume(facts, thinks),
+        None => dialect.plan(facts),
+    });
+    // Parsers have to see their marks.
+    let skip_special = text.skip_special && dialect.is_none();
     chat::Plan {
-        text: self::text(served, &TextFields { skip_special: text.skip_special && !keeps_special, ..text }),
+        text: self::text(served, &TextFields { skip_special, ..text }),
         parser,
         include_reasoning: request.include_reasoning,
         calls: Calls::of(&choice, has_tools, served.auto_tools()),

@@ -32,24 +32,20 @@ const FIELDS: [&str; 14] = [
 
 /// Answers a chat's render request.
 pub fn chat(context: &Context, headers: &HeaderMap, body: &Bytes) -> Result<Bytes, ApiError> {
-    context.heavy.run(body.len(), || {
-        let request = ChatRequest::parse(body)?;
-        let served = context.served(request.model.as_deref())?;
-        let settings = settings(coupled::request_id("chatcmpl", headers, request.request_id.0.as_deref()));
-        let rendered = render::chat(&served.model, served.dialect.as_ref(), &request, &settings)?;
-        Ok(bytes(&json(rendered.generate)))
-    })
+    let request = ChatRequest::parse(body)?;
+    let served = context.served(request.model.as_deref())?;
+    let settings = settings(coupled::request_id("chatcmpl", headers, request.request_id.0.as_deref()));
+    let rendered = render::chat(&served.model, served.dialect.as_ref(), &request, &settings)?;
+    Ok(bytes(&json(rendered.generate)))
 }
 
 /// Answers a completion's render request.
 pub fn completions(context: &Context, headers: &HeaderMap, body: &Bytes) -> Result<Bytes, ApiError> {
-    context.heavy.run(body.len(), || {
-        let request = CompletionRequest::parse(body)?;
-        let served = context.served(request.model.as_deref())?;
-        let settings = settings(coupled::request_id("cmpl", headers, request.request_id.0.as_deref()));
-        let rendered = render::completions(&served.model, &request, &settings)?;
-        Ok(bytes(&Value::Array(rendered.into_iter().map(|rendered| json(rendered.generate)).collect())))
-    })
+    let request = CompletionRequest::parse(body)?;
+    let served = context.served(request.model.as_deref())?;
+    let settings = settings(coupled::request_id("cmpl", headers, request.request_id.0.as_deref()));
+    let rendered = render::completions(&served.model, &request, &settings)?;
+    Ok(bytes(&Value::Array(rendered.into_iter().map(|rendered| json(rendered.generate)).collect())))
 }
 
 fn settings(request_id: String) -> Settings {

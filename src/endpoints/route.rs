@@ -1,6 +1,6 @@
 //! The routes, their methods and their names in metrics.
 
-/// The routes. One place lists them: path, methods, and what each method does.
+/// The routes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Route {
     /// `/v1/chat/completions`
@@ -34,25 +34,26 @@ pub enum Route {
 }
 
 impl Route {
+    const ALL: [Self; 14] = [
+        Self::Chat,
+        Self::Completions,
+        Self::ChatRender,
+        Self::CompletionsRender,
+        Self::ChatDerender,
+        Self::CompletionsDerender,
+        Self::Tokenize,
+        Self::Detokenize,
+        Self::Models,
+        Self::Health,
+        Self::Ping,
+        Self::Version,
+        Self::Load,
+        Self::Metrics,
+    ];
+
     /// The route of a path.
     pub fn of(path: &str) -> Option<Self> {
-        Some(match path {
-            "/v1/chat/completions" => Self::Chat,
-            "/v1/completions" => Self::Completions,
-            "/v1/chat/completions/render" => Self::ChatRender,
-            "/v1/completions/render" => Self::CompletionsRender,
-            "/v1/chat/completions/derender" => Self::ChatDerender,
-            "/v1/completions/derender" => Self::CompletionsDerender,
-            "/tokenize" => Self::Tokenize,
-            "/detokenize" => Self::Detokenize,
-            "/v1/models" => Self::Models,
-            "/health" => Self::Health,
-            "/ping" => Self::Ping,
-            "/version" => Self::Version,
-            "/load" => Self::Load,
-            "/metrics" => Self::Metrics,
-            _ => return None,
-        })
+        Self::ALL.into_iter().find(|route| route.name() == path)
     }
 
     /// The methods it has, as `Allow` lists them.
@@ -64,7 +65,7 @@ impl Route {
         }
     }
 
-    /// Its name in metrics.
+    /// Its path, and its name in metrics.
     pub fn name(self) -> &'static str {
         match self {
             Self::Chat => "/v1/chat/completions",

@@ -30,6 +30,8 @@ pub struct Engine {
 
 /// A client for engines: pooled connections, no proxies from the environment, no overall timeout (streams are long).
 pub fn http_client() -> Result<reqwest::Client, reqwest::Error> {
+    // Fails where a provider is installed already, which is as good.
+    let _ = rustls::crypto::ring::default_provider().install_default();
     reqwest::Client::builder().connect_timeout(CONNECT_TIMEOUT).tcp_nodelay(true).no_proxy().build()
 }
 
@@ -92,7 +94,7 @@ impl Engine {
         if error.is_connect() || error.is_timeout() {
             EngineError::Connect { url: self.url.clone(), cause }
         } else {
-            EngineError::Broken { url: self.url.clone(), cause }
+            self.broken(cause)
         }
     }
 

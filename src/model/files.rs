@@ -2,10 +2,11 @@
 //!
 //! In: a path or a hub id. Out: the text of single files. Nothing is fetched that is not asked for.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-use hf_hub::repository::RepoTypeModel;
-use hf_hub::{HFClientSync, HFError, HFRepositorySync};
+use hf_hub::api::sync::{ApiBuilder, ApiError, ApiRepo};
+use hf_hub::{Cache, CacheRepo, Repo, RepoType};
 use serde_json::Value;
 
 use super::LoadError;
@@ -17,7 +18,17 @@ pub(crate) struct ModelFiles {
 
 enum Source {
     Directory(PathBuf),
-    Hub { repo: HFRepositorySync<RepoTypeModel>, id: String, revision: Option<String>, offline: bool },
+    /// On the hub: what it lists is fetched into the cache.
+    Hub {
+        id: String,
+        repo: Box<ApiRepo>,
+        listed: HashSet<String>,
+    },
+    /// In the hub's cache: offline, or the hub does not answer.
+    Cache {
+        id: String,
+        cache: CacheRepo,
+    },
 }
 
 /// A file that was read.
@@ -51,13 +62,25 @@ impl ModelFiles {
                     .to_owned(),
             });
         }
-        let client = HFClientSync::new()
-            .map_err(|error| LoadError::Hub { repo: model.to_owned(), reason: error.to_string() })?;
-        let repo = client.model(parts[0], parts[1]);
+        Self::on_hub(model, revision.unwrap_or("main"))
+    }
+
+    fn on_hub(id: &str, revision: &str) -> Result<Self, LoadError> {
+        let repo = || Repo::with_revision(id.to_owned(), RepoType::Model, revision.to_owned());
+        let cache = Cache::from_env().repo(repo());
         let offline = std::env::var("HF_HUB_OFFLINE")
             .is_ok_and(|value| matches!(value.to_ascii_uppercase().as_str(), "1" | "ON" | "YES" | "TRUE"));
-        let revision = revision.map(str::to_owned);
-        Ok(Self { source: Source::Hub { repo, id: model.to_owned(), revision, offline } })
+        if offline {
+            return Ok(Self { source: Source::Cache { id: id.to_owned(), cache } });
+        }
+        match list(repo()) {
+            Ok((repo, listed)) => Ok(Self { source: Source::Hub { id: id.to_owned(), repo: Box::new(repo), listed } }),
+            // What was fetched once serves while the hub is away.
+            Err(_) if cache.get("config.json").is_some() => {
+                Ok(Self { source: Source::Cache { id: id.to_owned(), cache } })
+            }
+            Err(error) => Err(LoadError::Hub { repo: id.to_owned(), reason: error.to_string() }),
+        }
     }
 
     /// A file that a model may lack.
@@ -95,21 +118,32 @@ impl ModelFiles {
     fn path(&self, name: &str) -> Result<Option<PathBuf>, LoadError> {
         match &self.source {
             Source::Directory(root) => Ok(Some(root.join(name))),
-            Source::Hub { repo, id, revision, offline } => {
-                let download = repo.download_file().filename(name).local_files_only(*offline);
-                match download.maybe_revision(revision.clone()).send() {
-                    Ok(path) => Ok(Some(path)),
-                    Err(HFError::EntryNotFound { .. } | HFError::LocalEntryNotFound { .. }) => Ok(None),
-                    Err(error) => Err(LoadError::Hub { repo: id.clone(), reason: error.to_string() }),
-                }
-            }
+            Source::Hub { id, repo, listed } if listed.contains(name) => repo
+                .get(name)
+                .map(Some)
+                .map_err(|error| LoadError::Hub { repo: id.clone(), reason: format!("{name}: {error}") }),
+            Source::Hub { .. } => Ok(None),
+            Source::Cache { cache, .. } => Ok(cache.get(name)),
         }
     }
 
     fn describe(&self, name: &str) -> String {
         match &self.source {
             Source::Directory(root) => root.join(name).display().to_string(),
-            Source::Hub { id, .. } => format!("{id}/{name}"),
+            Source::Hub { id, .. } => format!("{id}/{name} (on the hub)"),
+            Source::Cache { id, .. } => format!("{id}/{name} (in the hub's cache)"),
         }
     }
+}
+
+/// A repository and the names of its files. `HF_HOME`, `HF_ENDPOINT` and the stored token are hf-hub's own business;
+/// `HF_TOKEN` wins over the stored one.
+fn list(repo: Repo) -> Result<(ApiRepo, HashSet<String>), ApiError> {
+    let mut builder = ApiBuilder::from_env().with_progress(false);
+    if let Ok(token) = std::env::var("HF_TOKEN") {
+        builder = builder.with_token(Some(token));
+    }
+    let repo = builder.build()?.repo(repo);
+    let listed = repo.info()?.siblings.into_iter().map(|file| file.rfilename).collect();
+    Ok((repo, listed))
 }

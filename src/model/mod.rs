@@ -13,10 +13,9 @@ pub mod vocabulary;
 
 use serde_json::{Map, Value};
 
-use crate::api::error::ApiError;
 use crate::model::template::{ChatTemplates, ContentFormat};
 use crate::model::tokenizer::Encoder;
-use crate::parsers;
+use crate::parsers::{self, auto};
 
 pub use config::ModelConfig;
 pub use generation::GenerationDefaults;
@@ -181,18 +180,24 @@ impl Model {
         &self.names
     }
 
-    /// Refuses, as vLLM does, a name that is not served. Absent and empty names are any model.
-    pub fn check_name(&self, name: Option<&str>) -> Result<(), ApiError> {
-        match name {
-            Some(name) if !name.is_empty() && !self.names.iter().any(|served| served == name) => {
-                let served = self.names.join(", ");
-                Err(ApiError::not_found(
-                    Some("model"),
-                    format!("The model `{name}` does not exist. Valid aliases: {served}."),
-                ))
+    /// Replaces the parser `auto` by what the model's files suggest, or by none. Returns the choices with their reasons.
+    pub fn choose_parsers(&mut self) -> [Option<auto::Choice>; 2] {
+        let template = self.templates.resolve(None, true).map(|template| template.source().to_owned());
+        let vocabulary = self.parser_vocabulary();
+        let facts = auto::Facts {
+            model_type: &self.config.model_type,
+            template: template.as_deref().unwrap_or_default(),
+            vocabulary: &vocabulary,
+        };
+        let choices = [auto::tools(facts), auto::reasoning(facts)];
+        for (parser, choice) in
+            [&mut self.options.tool_parser, &mut self.options.reasoning_parser].into_iter().zip(&choices)
+        {
+            if parser.as_deref() == Some("auto") {
+                *parser = choice.as_ref().map(|choice| choice.name.to_owned());
             }
-            _ => Ok(()),
         }
+        choices
     }
 
     /// The server's options.

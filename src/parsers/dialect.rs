@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::engine::{ReadReasoning, ReadTools, Setup};
-use super::registry::{closest, is_one_with_tools, reasoning_named, tools_named};
+use super::registry::{closest, reasoning_named, tools_named};
 use super::{Context, Plan, Vocabulary};
 
 /// Why a dialect cannot be served.
@@ -48,15 +48,18 @@ impl Dialect {
         model_type: &str,
         enable_auto_tools: bool,
     ) -> Result<Option<Self>, DialectError> {
-        let tool_parser = tool_parser.filter(|_| enable_auto_tools);
-        let setup =
-            Setup { vocabulary, beside_reasoning: reasoning_parser.is_some(), beside_tools: tool_parser.is_some() };
-        // Where the tool half says the reasoning, too, it does so alone.
-        let alone = reasoning_parser.filter(|name| is_one_with_tools(name));
-        let reasoning_parser = reasoning_parser.filter(|_| alone.is_none());
-        let tool_parser = tool_parser.or(alone);
-        let reasoning = reasoning_parser.map(|name| reasoning(name, &setup)).transpose()?;
-        let tools = tool_parser.map(|name| tools(name, &setup)).transpose()?;
+        let setup = Setup {
+            vocabulary,
+            beside_reasoning: reasoning_parser.is_some(),
+            beside_tools: tool_parser.is_some() && enable_auto_tools,
+        };
+        let reasoning = reasoning_parser.map(|name| reasoning(name, &setup)).transpose()?.flatten();
+        // A wrong name is told also where it would not be used.
+        let named = tool_parser.map(|name| tools(name, &setup)).transpose()?.filter(|_| enable_auto_tools);
+        // Some tool halves read content, or say the reasoning, where no tool parser was configured.
+        let own =
+            || reasoning_parser.and_then(|name| self::tools(name, &setup).ok()).filter(|half| half.reads_always());
+        let tools = named.or_else(own);
         let numbered = matches!(model_type, "kimi_k2" | "kimi_k25" | "kimi_k3");
         Ok((reasoning.is_some() || tools.is_some()).then_some(Self { reasoning, tools, numbered }))
     }
@@ -66,9 +69,10 @@ impl Dialect {
         Plan::new(Arc::clone(self), context)
     }
 
-    /// True where chat must be decoded with special tokens kept.
-    pub fn needs_special_tokens(&self) -> bool {
-        true
+    /// Applies one request's facts in the middle of a reply, where the prompt need not be looked at again: `thinks` is what
+    /// [`Plan::thinks`] said at its start.
+    pub fn resume(self: &Arc<Self>, context: Context, thinks: bool) -> Plan {
+        Plan::resumed(Arc::clone(self), context, thinks)
     }
 
     /// Whether the prompt already ended the reasoning; `None` without a reasoning parser.
@@ -77,12 +81,13 @@ impl Dialect {
     }
 }
 
-fn reasoning(name: &str, setup: &Setup<'_>) -> Result<Box<dyn ReadReasoning>, DialectError> {
+/// The reasoning half of this name; none where the tool half of the same name says the reasoning.
+fn reasoning(name: &str, setup: &Setup<'_>) -> Result<Option<Box<dyn ReadReasoning>>, DialectError> {
     let Some((half, needs)) = reasoning_named(name) else {
         return Err(DialectError::Unknown { kind: "reasoning", name: name.to_owned(), closest: closest(name, false) });
     };
     require(name, needs, setup.vocabulary)?;
-    Ok(half(setup))
+    Ok(half.map(|half| half(setup)))
 }
 
 fn tools(name: &str, setup: &Setup<'_>) -> Result<Box<dyn ReadTools>, DialectError> {

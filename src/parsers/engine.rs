@@ -19,13 +19,13 @@ mod scan;
 mod thinking;
 pub(super) mod whole;
 
-pub(super) use body::{Body, Braces, JsonCall, JsonList, Params, PyCalls, Raw, Tag, Value, tags};
+pub(super) use body::{Body, Braces, Collected, JsonCall, JsonList, Params, PyCalls, Raw, Tag, Typing, Value, tags};
 pub(super) use forced::{Named, Required};
 pub(super) use grammar::{Act, Blank, Grammar, Manners, Mode, Move, on};
 pub(super) use marks::{By, Marks};
 pub(super) use memory::{ReasoningMemory, ToolMemory};
 pub(super) use output::{Ids, Output, Record};
-pub(super) use thinking::{Counting, Start, Stray, Thinking};
+pub(super) use thinking::{Counting, Reopens, Start, Stray, Thinking};
 
 use std::fmt::Debug;
 
@@ -126,6 +126,11 @@ pub(super) trait ReadTools: Debug + Send + Sync {
 
     /// True for what vLLM reads with its engine.
     fn is_engine(&self) -> bool {
+        false
+    }
+
+    /// True where it reads even if no call may come, and beside the reasoning half of its name without being configured.
+    fn reads_always(&self) -> bool {
         false
     }
 

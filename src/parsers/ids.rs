@@ -26,6 +26,11 @@ pub(super) fn nine(seed: u64, index: usize) -> String {
     (0..9).map(|_| next()).collect()
 }
 
+/// Hunyuan's shape, `call_` and 16 hexadecimal digits.
+pub(super) fn call(seed: u64, index: usize) -> String {
+    format!("call_{:016x}", mix(seed, index))
+}
+
 /// Kimi's shape: the function and the call's number in the conversation.
 pub(super) fn numbered(name: &str, number: usize) -> String {
     format!("functions.{name}:{number}")

@@ -11,6 +11,7 @@
 //!
 //! Deliberately absent: detokenization, stop strings, JSON of the wire, clocks, randomness, I/O.
 
+pub mod auto;
 mod dialect;
 mod dialects;
 mod engine;
@@ -31,6 +32,7 @@ pub use registry::{Entry, Kind, registry};
 pub use state::State;
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
@@ -78,17 +80,18 @@ pub struct Tool {
     pub parameters: Value,
 }
 
-/// The facts of one request that decide how its output is read.
+/// The facts of one request that decide how its output is read. The large ones are shared: a stateless stream needs them
+/// for every chunk.
 #[derive(Debug, Clone, Default)]
 pub struct Context {
     /// The request's tools, in order.
-    pub tools: Vec<Tool>,
+    pub tools: Arc<[Tool]>,
     /// `tool_choice`, where absent resolved to `None` without and `Auto` with tools.
     pub tool_choice: ToolChoice,
     /// `parallel_tool_calls`, true unless the request says false.
     pub parallel_tool_calls: bool,
     /// Effective template arguments (`enable_thinking`, `thinking`, …): server defaults, then the request's own.
-    pub chat_template_kwargs: Map<String, Value>,
+    pub chat_template_kwargs: Arc<Map<String, Value>>,
     /// `reasoning_effort` as the request gave it.
     pub reasoning_effort: Option<String>,
     /// The rendered prompt: some dialects look whether it left reasoning open.

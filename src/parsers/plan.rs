@@ -37,6 +37,19 @@ impl Plan {
         Self { dialect, context, thinks, calls }
     }
 
+    /// The same plan in the middle of a reply, without the prompt: `thinks` is what [`thinks`](Self::thinks) said where
+    /// the prompt was there.
+    pub(super) fn resumed(dialect: Arc<Dialect>, context: Context, thinks: bool) -> Self {
+        let thinks = thinks && dialect.reasoning.is_some();
+        let calls = calls(&dialect, &context.tool_choice);
+        Self { dialect, context, thinks, calls }
+    }
+
+    /// Whether reasoning may come: what the plan took from the prompt.
+    pub fn thinks(&self) -> bool {
+        self.thinks
+    }
+
     /// The state before the first token.
     pub fn start(&self) -> State {
         let mut state = State::default();
@@ -180,8 +193,10 @@ impl Plan {
             Calls::Named | Calls::Required => None,
             _ if !said.calls.is_empty() => Some(said.content).filter(|content| !content.trim().is_empty()),
             _ if promoted => rest,
+            // Nothing looked for calls: the text is content as it is, were it empty.
+            Calls::Off => rest,
             // Where one half is not of vLLM's engine, markup that called nothing is given back.
-            Calls::Native if !self.engine_only() && !said.settled => rest,
+            Calls::Native if !engine_only(&self.dialect) && !said.settled => rest,
             _ => rest.and((!said.content.is_empty()).then_some(said.content)),
         };
         let content = match self.context.tool_choice {
@@ -196,17 +211,14 @@ impl Plan {
         });
         Message { reasoning, content, tool_calls, reasoning_tokens: state.reasoning_tokens(), given_back }
     }
-
-    fn engine_only(&self) -> bool {
-        engine_only(&self.dialect)
-    }
 }
 
 fn calls(dialect: &Dialect, choice: &ToolChoice) -> Calls {
     let forces_json = dialect.tools.as_deref().is_some_and(ReadTools::forces_json);
+    let always = dialect.tools.as_deref().is_some_and(ReadTools::reads_always);
     match choice {
         _ if dialect.tools.is_none() => Calls::Off,
-        ToolChoice::None if !engine_only(dialect) => Calls::Off,
+        ToolChoice::None if !engine_only(dialect) && !always => Calls::Off,
         ToolChoice::Named(_) if forces_json => Calls::Named,
         ToolChoice::Required if forces_json => Calls::Required,
         _ => Calls::Native,

@@ -35,6 +35,16 @@ impl Types {
         }
     }
 
+    /// This type is among several.
+    pub(super) fn has_choice_of(self, name: &str) -> bool {
+        self.allows(bit(name)) && self.bits.count_ones() > 1
+    }
+
+    /// A string may be among them.
+    pub(super) fn allows_string(self) -> bool {
+        self.allows(STRING)
+    }
+
     fn allows(self, bit: u8) -> bool {
         self.bits & bit != 0
     }
@@ -134,7 +144,7 @@ fn null(text: &str) -> Option<Json> {
 }
 
 /// `int(text)`: surrounding white space, a sign, and `_` between digits.
-fn integer(text: &str) -> Option<Json> {
+pub(super) fn integer(text: &str) -> Option<Json> {
     let text = text.trim();
     let (sign, digits) = match text.strip_prefix('-') {
         Some(digits) => ("-", digits),

@@ -134,12 +134,10 @@ pub(super) fn apply(model: &Model, request: &ChatRequest) -> Result<Adjusted, Ap
         check_cohere(model, request)?;
     }
     let mut grammar = given_grammar(request);
-    if harmony {
-        if let Some(format) = grammar.as_ref().and_then(as_format) {
-            let grammar_out = with_tag(tags::harmony_final(format));
-            grammar = Some(grammar_out.clone());
-            adjusted.grammar = Some(grammar_out);
-        }
+    if harmony && let Some(format) = grammar.as_ref().and_then(as_format) {
+        let grammar_out = with_tag(tags::harmony_final(format));
+        grammar = Some(grammar_out.clone());
+        adjusted.grammar = Some(grammar_out);
     }
     let Some(name) = tools else { return Ok(adjusted) };
     let parser = tool_parser(name);
@@ -152,10 +150,8 @@ pub(super) fn apply(model: &Model, request: &ChatRequest) -> Result<Adjusted, Ap
     if keeps {
         adjusted.skip_special_tokens = Some(false);
     }
-    if may_call {
-        if let Some(found) = calls_grammar(&parser, request, grammar.as_ref())? {
-            adjusted.grammar = Some(found);
-        }
+    if may_call && let Some(found) = calls_grammar(&parser, request, grammar.as_ref())? {
+        adjusted.grammar = Some(found);
     }
     Ok(adjusted)
 }

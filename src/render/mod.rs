@@ -25,9 +25,7 @@ use crate::model::Model;
 use crate::model::template::LocalTime;
 use crate::parsers::{self, Dialect};
 use limits::TokenLimits;
-
-/// Bodies longer than this take long enough to render that they should leave the I/O threads, in bytes.
-pub const LONG_BODY: usize = 64 << 10;
+pub use prompt::template_kwargs;
 
 /// What a rendering is for, and what it must not find out by itself.
 #[derive(Debug, Clone)]
@@ -48,14 +46,8 @@ pub struct Rendered {
     pub generate: GenerateRequest,
     /// The prompt's text, where the request gave no ids.
     pub prompt_text: Option<String>,
-    /// Resolved `max_tokens`.
-    pub max_tokens: i64,
     /// Effective template variables: the server's, the request's, and the request's own fields.
     pub chat_template_kwargs: Map<String, Value>,
-    /// Resolved `tool_choice`.
-    pub tool_choice: ToolChoice,
-    /// Tool calls of the assistant in the conversation so far.
-    pub history_tool_calls: usize,
 }
 
 /// Renders a chat. `dialect` is what the model speaks, where a parser is configured.
@@ -65,7 +57,6 @@ pub fn chat(
     request: &ChatRequest,
     settings: &Settings,
 ) -> Result<Rendered, ApiError> {
-    model.check_name(request.model.as_deref())?;
     if request.use_beam_search {
         return Err(ApiError::bad_request("Beam search is not supported by the render endpoint"));
     }
@@ -73,15 +64,12 @@ pub fn chat(
     let template_kwargs = prompt::template_kwargs(model, request);
     let (prompt, limits) = chat_prompt(model, request, &template_kwargs, settings.now)?;
     let adjusted = adjust::apply(model, request)?;
-    let mut rendered = finish(model, &prompt, &limits, settings, sampling::chat(request).adjusted(&adjusted))?;
-    let history_tool_calls = conversation::count_tool_calls(&request.messages);
+    let mut rendered = finish(model, prompt, &limits, settings, sampling::chat(request).adjusted(&adjusted))?;
     // Harmony output is read without template variables.
     let read_with = if is_harmony(model) { Map::new() } else { template_kwargs.clone() };
-    fill_chat(&mut rendered, request, &read_with, history_tool_calls);
+    fill_chat(&mut rendered, request, &read_with);
     fill_reasoning(model, dialect, &mut rendered, request, &template_kwargs);
     rendered.chat_template_kwargs = template_kwargs;
-    rendered.tool_choice = request.tool_choice.clone().unwrap_or(ToolChoice::None);
-    rendered.history_tool_calls = history_tool_calls;
     Ok(rendered)
 }
 
@@ -102,14 +90,8 @@ fn chat_prompt(
     Ok((prompt::of_chat(model, request, template_kwargs, &limits, now)?, limits))
 }
 
-/// The template variables that count for a chat, wherever its output is read.
-pub fn effective_template_kwargs(model: &Model, request: &ChatRequest) -> Map<String, Value> {
-    prompt::template_kwargs(model, request)
-}
-
 /// Renders a completion: one result per prompt.
 pub fn completions(model: &Model, request: &CompletionRequest, settings: &Settings) -> Result<Vec<Rendered>, ApiError> {
-    model.check_name(request.model.as_deref())?;
     if request.use_beam_search {
         return Err(ApiError::bad_request("Beam search is not supported by the render endpoint"));
     }
@@ -118,7 +100,7 @@ pub fn completions(model: &Model, request: &CompletionRequest, settings: &Settin
     let prompts = prompts_of(model, request, &limits, settings.for_engine)?;
     let many = prompts.len() > 1;
     let mut out = Vec::with_capacity(prompts.len());
-    for (i, prompt) in prompts.iter().enumerate() {
+    for (i, prompt) in prompts.into_iter().enumerate() {
         let mut rendered = finish(model, prompt, &limits, settings, sampling::completion(request))?;
         let id = &settings.request_id;
         if many {
@@ -236,7 +218,7 @@ pub fn tokenize_chat(model: &Model, request: &TokenizeChat, now: LocalTime) -> R
 /// Turns a prompt into a request: limits, sampling parameters, and the engine's own checks where asked for.
 fn finish(
     model: &Model,
-    prompt: &prompt::Prompt,
+    prompt: prompt::Prompt,
     limits: &TokenLimits,
     settings: &Settings,
     source: sampling::Source<'_>,
@@ -252,22 +234,15 @@ fn finish(
     }
     let mut request = GenerateRequest {
         request_id: settings.request_id.clone(),
-        token_ids: prompt.ids.clone(),
+        token_ids: prompt.ids,
         sampling_params,
         model: source.model.map(str::to_owned),
         rest: Map::new(),
     };
-    if let Some(spans) = &prompt.spans {
+    if let Some(spans) = prompt.spans {
         request.rest.insert("token_offsets".to_owned(), json!(spans));
     }
-    Ok(Rendered {
-        generate: request,
-        prompt_text: prompt.text.clone(),
-        max_tokens,
-        chat_template_kwargs: Map::new(),
-        tool_choice: ToolChoice::None,
-        history_tool_calls: 0,
-    })
+    Ok(Rendered { generate: request, prompt_text: prompt.text, chat_template_kwargs: Map::new() })
 }
 
 /// Fields of the result that chats and completions fill alike.
@@ -329,19 +304,14 @@ fn fill_common(request: &mut GenerateRequest, common: &Common<'_>) {
     }
 }
 
-fn fill_chat(
-    rendered: &mut Rendered,
-    request: &ChatRequest,
-    template_kwargs: &Map<String, Value>,
-    history_tool_calls: usize,
-) {
+fn fill_chat(rendered: &mut Rendered, request: &ChatRequest, template_kwargs: &Map<String, Value>) {
     let context = json!({
         "tools": request.tools.as_ref().map(|tools| tools.iter().map(Tool::to_json).collect::<Vec<_>>()),
         "tool_choice": request.tool_choice.as_ref().map(ToolChoice::to_json),
         "parallel_tool_calls": request.parallel_tool_calls,
         "include_reasoning": request.include_reasoning,
         "chat_template_kwargs": template_kwargs,
-        "history_tool_call_cnt": history_tool_calls,
+        "history_tool_call_cnt": conversation::count_tool_calls(&request.messages),
     });
     fill_common(&mut rendered.generate, &Common::of_chat(request));
     rendered.generate.rest.insert("parse_context".to_owned(), context);
@@ -373,7 +343,6 @@ fn fill_reasoning(
     }
 }
 
-/// The request's tools as parsers need them.
 /// The facts of a request that decide how its output is read. `prompt` is the rendered prompt, `template_kwargs` are
 /// the effective template variables, `id_seed` makes the ids of tool calls.
 pub fn parser_context(
@@ -390,7 +359,7 @@ pub fn parser_context(
         tools: request.tools.iter().flatten().map(tool).collect(),
         tool_choice: parser_tool_choice(request),
         parallel_tool_calls: request.parallel_tool_calls != Some(false),
-        chat_template_kwargs: template_kwargs,
+        chat_template_kwargs: Arc::new(template_kwargs),
         reasoning_effort: request.reasoning_effort.as_ref().map(|effort| effort.0.clone()),
         prompt_token_ids: prompt,
         history_tool_calls: conversation::count_tool_calls(&request.messages),

@@ -71,7 +71,7 @@ pub(super) fn check_trust(
 }
 
 /// The effective variables: the server's, the request's, and what the request's own fields say.
-pub(super) fn template_kwargs(model: &Model, request: &ChatRequest) -> Map<String, Value> {
+pub fn template_kwargs(model: &Model, request: &ChatRequest) -> Map<String, Value> {
     let mut own = request.chat_template_kwargs.clone().unwrap_or_default();
     own.insert("add_generation_prompt".to_owned(), Value::Bool(request.add_generation_prompt));
     own.insert("continue_final_message".to_owned(), Value::Bool(request.continue_final_message));

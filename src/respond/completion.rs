@@ -37,15 +37,7 @@ pub fn write_chunk(
 ) {
     envelope.open(json);
     write_chunk_choice(choice, json);
-    json.raw("]");
-    if fingerprint {
-        envelope.write_fingerprint(json);
-    }
-    if let Some(usage) = usage {
-        json.key("usage");
-        usage.write(json);
-    }
-    json.raw("}");
+    envelope.close_chunk(fingerprint, usage, json);
 }
 
 /// A choice of a chunk.

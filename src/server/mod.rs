@@ -96,11 +96,12 @@ fn stack(
 
 async fn handle(context: Arc<Context>, request: Request) -> Result<Response, Infallible> {
     let started = Instant::now();
-    let route = Route::of(request.uri().path()).map_or("other", Route::name);
+    let route = Route::of(request.uri().path());
+    let name = route.map_or("other", Route::name);
     context.metrics.in_flight.inc();
-    let mut counted = CountedRequest { context: Arc::clone(&context), route, started, status: 499 };
+    let mut counted = CountedRequest { context: Arc::clone(&context), route: name, started, status: 499 };
     let answer = if auth::allows(&context.settings.api_keys, &request) {
-        router::answer(context, request).await
+        router::answer(context, route, request).await
     } else {
         Err(ApiError::unauthorized())
     };

@@ -14,9 +14,12 @@ use crate::respond::http::{self as response, Response};
 pub(super) type Request = http::Request<Incoming>;
 
 /// Answers a request.
-pub(super) async fn answer(context: Arc<Context>, request: Request) -> Result<Response, ApiError> {
-    let path = request.uri().path();
-    let Some(route) = Route::of(path) else { return Ok(unknown(path)) };
+pub(super) async fn answer(
+    context: Arc<Context>,
+    route: Option<Route>,
+    request: Request,
+) -> Result<Response, ApiError> {
+    let Some(route) = route else { return Ok(unknown(request.uri().path())) };
     let method = request.method();
     if !route.allowed().split(", ").any(|allowed| method == allowed) {
         return Ok(response::method_not_allowed(route.allowed()));

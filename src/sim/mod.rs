@@ -9,13 +9,14 @@
 //! 2. the prompt's last message (see [`Options::reply`]), and then EOS;
 //! 3. pseudo-random ids until `max_tokens`.
 //!
-//! One request reads in this order: `request` (read and check) → `voice` (which ids each choice says) → `generation`
+//! One request reads in this order: `request` (read), `checks` → `voice` (which ids each choice says) → `generation`
 //! (queue, pace, stop, faults) → `answer` (JSON or events). `engine` holds what requests share: slots, counters, aborts.
 //!
 //! Deliberately absent: a tokenizer, text, grammars (refused, as a tokens-only engine does), and every effect of
 //! temperature, penalties and biases.
 
 mod answer;
+mod checks;
 mod engine;
 mod faults;
 mod generation;

@@ -1,4 +1,4 @@
-//! Reading and checking a generate request, with the real engine's wording.
+//! Reading a generate request.
 //!
 //! vLLM checks in two places: the API server before it answers ([`read`]), and the engine when the request is admitted
 //! ([`Job::admit`]). A streamed request has its status by then, so the second kind arrives as an error event.
@@ -11,6 +11,7 @@ use serde::de::IgnoredAny;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use super::checks;
 use super::faults::Faults;
 use super::options::Options;
 use crate::api::error::ApiError;
@@ -76,50 +77,60 @@ impl Job {
 }
 
 #[derive(Deserialize)]
-struct Body {
-    request_id: Option<String>,
-    token_ids: Vec<i64>,
-    sampling_params: Sampling,
-    model: Option<String>,
-    stream: Option<bool>,
-    stream_options: Option<StreamOptions>,
-    return_token_ids: Option<bool>,
-    output_mode: Option<String>,
+pub(super) struct Body {
+    pub(super) request_id: Option<String>,
+    pub(super) token_ids: Vec<i64>,
+    pub(super) sampling_params: Sampling,
+    pub(super) model: Option<String>,
+    pub(super) stream: Option<bool>,
+    pub(super) stream_options: Option<StreamOptions>,
+    pub(super) return_token_ids: Option<bool>,
+    pub(super) output_mode: Option<String>,
 }
 
 #[derive(Deserialize)]
-struct StreamOptions {
+pub(super) struct StreamOptions {
     include_usage: Option<bool>,
     continuous_usage_stats: Option<bool>,
 }
 
 #[derive(Deserialize, Default)]
 #[serde(default)]
-struct Sampling {
-    n: Option<i64>,
-    temperature: Option<f64>,
-    top_p: Option<f64>,
-    top_k: Option<i64>,
-    max_tokens: Option<i64>,
-    min_tokens: Option<i64>,
-    stop: Option<Stop>,
-    stop_token_ids: Option<Vec<i64>>,
-    ignore_eos: Option<bool>,
-    seed: Option<i64>,
-    logprobs: Option<i64>,
-    prompt_logprobs: Option<i64>,
-    allowed_token_ids: Option<Vec<i64>>,
-    logit_bias: Option<HashMap<i64, f64>>,
-    structured_outputs: Option<HashMap<String, Value>>,
-    detokenize: Option<bool>,
-    extra_args: Option<Box<RawValue>>,
+pub(super) struct Sampling {
+    pub(super) n: Option<i64>,
+    pub(super) temperature: Option<f64>,
+    pub(super) top_p: Option<f64>,
+    pub(super) top_k: Option<i64>,
+    pub(super) max_tokens: Option<i64>,
+    pub(super) min_tokens: Option<i64>,
+    pub(super) stop: Option<Stop>,
+    pub(super) stop_token_ids: Option<Vec<i64>>,
+    pub(super) ignore_eos: Option<bool>,
+    pub(super) seed: Option<i64>,
+    pub(super) logprobs: Option<i64>,
+    pub(super) prompt_logprobs: Option<i64>,
+    pub(super) allowed_token_ids: Option<Vec<i64>>,
+    pub(super) logit_bias: Option<HashMap<i64, f64>>,
+    pub(super) structured_outputs: Option<HashMap<String, Value>>,
+    pub(super) detokenize: Option<bool>,
+    pub(super) extra_args: Option<Box<RawValue>>,
 }
 
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Stop {
+pub(super) enum Stop {
     Many(Vec<String>),
     One(IgnoredAny),
+}
+
+impl Sampling {
+    pub(super) fn has_stop(&self) -> bool {
+        match &self.stop {
+            None => false,
+            Some(Stop::Many(list)) => !list.is_empty(),
+            Some(Stop::One(_)) => true,
+        }
+    }
 }
 
 /// Reads a body. `header_id` is the `X-Request-Id` header, which wins over `request_id`.
@@ -128,10 +139,10 @@ pub(super) fn read(body: &[u8], header_id: Option<&str>, options: &Options) -> R
     let body: Body = serde_json::from_str(text).map_err(|error| explain(text, &error))?;
     let prompt = token_ids(&body.token_ids)?;
     let sampling = &body.sampling_params;
-    check_sampling(sampling)?;
-    check_server(&body, options)?;
+    checks::sampling(sampling)?;
+    checks::server(&body, options)?;
     let extra = Extra::read(sampling.extra_args.as_deref())?;
-    let admission = check_admission(sampling, &prompt, &extra, options);
+    let admission = checks::admission(sampling, &prompt, &extra, options);
     let id = header_id.or(body.request_id.as_deref()).unwrap_or("sim");
     let usage = body.stream_options.as_ref();
     let include_usage = usage.is_some_and(|options| options.include_usage == Some(true));
@@ -178,7 +189,7 @@ fn token_ids(list: &[i64]) -> Result<Vec<u32>, ApiError> {
     Ok(list.iter().map(|id| u32::try_from(*id).unwrap_or(u32::MAX)).collect())
 }
 
-fn invalid(field: &str, message: &str) -> ApiError {
+pub(super) fn invalid(field: &str, message: &str) -> ApiError {
     let param = format!("body.{field}");
     ApiError::invalid_body(Some(&param), format!("1 validation error:\n  {{'loc': '{param}', 'msg': '{message}'}}"))
 }
@@ -208,180 +219,9 @@ fn explain(text: &str, error: &serde_json::Error) -> ApiError {
     }
 }
 
-/// `SamplingParams`' checks of itself.
-fn check_sampling(sampling: &Sampling) -> Result<(), ApiError> {
-    let n = sampling.n.unwrap_or(1);
-    if n < 1 {
-        return Err(ApiError::bad_request(format!("n must be at least 1, got {n}.")));
-    }
-    if let Some(temperature) = sampling.temperature.filter(|t| *t < 0.0) {
-        let message = "temperature must be non-negative, got";
-        return Err(bad_value("temperature", format!("{message} {temperature:?}."), &format!("{temperature:?}")));
-    }
-    if let Some(top_p) = sampling.top_p.filter(|p| *p <= 0.0 || *p > 1.0) {
-        return Err(bad_value("top_p", format!("top_p must be in (0, 1], got {top_p:?}."), &format!("{top_p:?}")));
-    }
-    if let Some(top_k) = sampling.top_k.filter(|k| *k < -1) {
-        return Err(ApiError::bad_request(format!("top_k must be 0 (disable), or at least 1, got {top_k}.")));
-    }
-    check_lengths(sampling)?;
-    if let Some(k) = sampling.prompt_logprobs.filter(|k| *k < -1) {
-        let message = format!("prompt_logprobs must be non-negative or -1, got {k}.");
-        return Err(bad_value("prompt_logprobs", message, &k.to_string()));
-    }
-    if sampling.detokenize == Some(false) && sampling.has_stop() {
-        return Err(ApiError::bad_request(
-            "stop strings are only supported when detokenize is True. Set detokenize=True to use stop.",
-        ));
-    }
-    if sampling.temperature == Some(0.0) && n > 1 {
-        return Err(ApiError::bad_request(format!("n must be 1 when using greedy sampling, got {n}.")));
-    }
-    check_grammar_kinds(sampling)
-}
-
-fn check_lengths(sampling: &Sampling) -> Result<(), ApiError> {
-    let min = sampling.min_tokens.unwrap_or(0);
-    match sampling.max_tokens {
-        Some(max) if max < 1 => {
-            Err(bad_value("max_tokens", format!("max_tokens must be at least 1, got {max}."), &max.to_string()))
-        }
-        Some(max) if min > max => {
-            Err(ApiError::bad_request(format!("min_tokens must be less than or equal to max_tokens={max}, got {min}.")))
-        }
-        _ => Ok(()),
-    }
-}
-
-/// A grammar is one kind of constraint; options that go with it do not count.
-fn check_grammar_kinds(sampling: &Sampling) -> Result<(), ApiError> {
-    const KINDS: [&str; 6] = ["json", "regex", "choice", "grammar", "json_object", "structural_tag"];
-    let Some(grammar) = &sampling.structured_outputs else { return Ok(()) };
-    let count = KINDS.iter().filter(|kind| grammar.get(**kind).is_some_and(|value| !value.is_null())).count();
-    match count {
-        0 => {
-            Err(ApiError::bad_request("You must use one kind of structured outputs constraint but none are specified"))
-        }
-        1 => Ok(()),
-        _ => Err(ApiError::bad_request(
-            "You can only use one kind of structured outputs constraint but multiple are specified",
-        )),
-    }
-}
-
-impl Sampling {
-    fn has_stop(&self) -> bool {
-        match &self.stop {
-            None => false,
-            Some(Stop::Many(list)) => !list.is_empty(),
-            Some(Stop::One(_)) => true,
-        }
-    }
-}
-
-/// The generate route's checks.
-fn check_server(body: &Body, options: &Options) -> Result<(), ApiError> {
-    if let Some(model) = body.model.as_ref().filter(|model| !options.model_name.contains(model)) {
-        let names = options.model_name.join(", ");
-        let message = format!("The model `{model}` does not exist. Valid aliases: {names}.");
-        return Err(ApiError::not_found(Some("model"), message));
-    }
-    let n = body.sampling_params.n.unwrap_or(1);
-    let most = options.max_num_seqs;
-    if n > i64::from(most) {
-        return Err(ApiError::bad_request(format!(
-            "sampling_params.n must be at most the server's max_num_seqs ({most}), got {n}."
-        )));
-    }
-    if !options.scale_out && body.sampling_params.has_stop() {
-        return Err(ApiError::bad_request(
-            "stop strings are not supported on a --tokens-only server because detokenization is disabled. Check stop \
-             strings on the coordinator, or use stop_token_ids.",
-        ));
-    }
-    match body.output_mode.as_deref() {
-        None | Some("tokens") => Ok(()),
-        Some("text") => Err(ApiError::bad_request(
-            "output_mode='text' requires a tokenizer, but this server does not load one (--tokens-only or \
-             --skip-tokenizer-init). Send the request to a server that loads a tokenizer, or use output_mode='tokens'.",
-        )),
-        Some(_) => Err(invalid("output_mode", "Input should be 'tokens' or 'text'")),
-    }
-}
-
-/// What the engine refuses when the request reaches it.
-fn check_admission(sampling: &Sampling, prompt: &[u32], extra: &Extra, options: &Options) -> Result<(), ApiError> {
-    check_logprobs(sampling, options)?;
-    check_vocabulary("stop_token_ids", sampling.stop_token_ids.iter().flatten(), options)?;
-    check_vocabulary("logit_bias", sampling.logit_bias.iter().flat_map(HashMap::keys), options)?;
-    if let Some(allowed) = &sampling.allowed_token_ids {
-        let problem = if allowed.is_empty() {
-            "allowed_token_ids is not None and empty!"
-        } else if allowed.iter().any(|id| !(0..i64::from(options.vocab_size)).contains(id)) {
-            "allowed_token_ids contains out-of-vocab token id!"
-        } else {
-            ""
-        };
-        if !problem.is_empty() {
-            return Err(bad_value("allowed_token_ids", problem.to_owned(), &format!("{allowed:?}")));
-        }
-    }
-    if !options.scale_out && sampling.structured_outputs.is_some() {
-        return Err(ApiError::bad_request(
-            "Structured outputs requires a tokenizer so it can't be used with 'skip_tokenizer_init'",
-        ));
-    }
-    extra.scripts(sampling.seed, 1)?;
-    check_prompt_length(prompt.len(), options.max_model_len as usize)
-}
-
-fn check_logprobs(sampling: &Sampling, options: &Options) -> Result<(), ApiError> {
-    let all = i64::from(options.vocab_size);
-    let most = i64::from(options.max_logprobs);
-    let asked = [("logprobs", "sample", sampling.logprobs), ("prompt_logprobs", "prompt", sampling.prompt_logprobs)];
-    for (param, what, count) in asked {
-        let count = count.map_or(0, |count| if count == -1 { all } else { count });
-        if count > most {
-            let message = format!("Requested {what} logprobs of {count}, which is greater than max allowed: {most}");
-            return Err(bad_value(param, message, &count.to_string()));
-        }
-    }
-    Ok(())
-}
-
-fn check_vocabulary<'a>(param: &str, ids: impl Iterator<Item = &'a i64>, options: &Options) -> Result<(), ApiError> {
-    let size = i64::from(options.vocab_size);
-    let out: Vec<_> = ids.filter(|id| !(0..size).contains(*id)).collect();
-    if out.is_empty() {
-        return Ok(());
-    }
-    let message = format!("token_id(s) {out:?} in {param} contain out-of-vocab token ids. Vocabulary size: {size}");
-    Err(bad_value(param, message, &format!("{out:?}")))
-}
-
-fn check_prompt_length(length: usize, most: usize) -> Result<(), ApiError> {
-    let start = format!("The decoder prompt (length {length})");
-    let hint = "Make sure that `max_model_len` is no smaller than the number of text tokens";
-    if length > most {
-        let message = format!("{start} is longer than the maximum model length of {most}. {hint}.");
-        return Err(ApiError::bad_request(message));
-    }
-    if length == most {
-        return Err(ApiError::bad_request(format!(
-            "{start} plus the number of requested output tokens (at least 1) is longer than the maximum model length of \
-             {most}. {hint} (prompt + requested output tokens)."
-        )));
-    }
-    Ok(())
-}
-
-fn bad_value(param: &str, message: String, value: &str) -> ApiError {
-    ApiError::bad_param(param, format!("{message} (parameter={param}, value={value})"))
-}
-
 /// `sampling_params.extra_args`, read only as far as the simulator knows it.
 #[derive(Default)]
-struct Extra {
+pub(super) struct Extra {
     fields: HashMap<String, Box<RawValue>>,
     faults: Faults,
 }
@@ -402,7 +242,7 @@ impl Extra {
 
     /// The script of every choice: choice i has the seed `seed + i`, and says `script_j` with j its distance from
     /// `script_seed`, where there is one.
-    fn scripts(&self, seed: Option<i64>, n: u32) -> Result<Option<Scripts>, ApiError> {
+    pub(super) fn scripts(&self, seed: Option<i64>, n: u32) -> Result<Option<Scripts>, ApiError> {
         let Some(common) = self.fields.get("script") else { return Ok(None) };
         let common = script_ids(common)?;
         let mut of_choice = HashMap::new();

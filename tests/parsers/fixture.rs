@@ -20,7 +20,7 @@ use std::sync::Arc;
 use couplet::parsers::{Dialect, Vocabulary};
 use serde_json::{Value, json};
 
-use crate::golden::context;
+use crate::request::context;
 
 /// Stands for every token that is not in the list.
 const TEXT: u32 = 1_000_000;

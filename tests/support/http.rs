@@ -68,7 +68,11 @@ pub fn request(method: &str, url: &str, headers: &[(&str, &str)], body: Option<V
 /// One for all tests, as making one is slow; it keeps no connection, as a connection belongs to one test's runtime.
 fn client() -> &'static reqwest::Client {
     static CLIENT: OnceLock<reqwest::Client> = OnceLock::new();
-    CLIENT.get_or_init(|| reqwest::Client::builder().no_proxy().pool_max_idle_per_host(0).build().unwrap())
+    CLIENT.get_or_init(|| {
+        // A client needs a provider of TLS even for plain HTTP; an error only says that there is one.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        reqwest::Client::builder().no_proxy().pool_max_idle_per_host(0).build().unwrap()
+    })
 }
 
 /// Events as they arrive. Dropping it closes the connection, as a client does that goes away.

@@ -124,10 +124,10 @@ fn aliases(target: &Expr<'_>, value: &Expr<'_>, name: &str) -> Vec<String> {
     match (target, value) {
         (Expr::Var(target), Expr::Call(call)) if var_name(&call.expr) == Some("namespace") => {
             for arg in &call.args {
-                if let CallArg::Kwarg(key, value) = arg {
-                    if is_var(value, name) {
-                        found.push(format!("{}.{key}", target.id));
-                    }
+                if let CallArg::Kwarg(key, value) = arg
+                    && is_var(value, name)
+                {
+                    found.push(format!("{}.{key}", target.id));
                 }
             }
         }

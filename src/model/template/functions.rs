@@ -178,15 +178,15 @@ fn indent(
 
 /// Python's methods, those of the compatibility library first replaced where they differ.
 fn method(state: &mut State, value: &Value, name: &str, args: &[Value]) -> Result<Value, Error> {
-    if let Some(text) = value.as_str() {
-        if let Some(result) = string_method(text, name, args)? {
-            return Ok(result);
-        }
+    if let Some(text) = value.as_str()
+        && let Some(result) = string_method(text, name, args)?
+    {
+        return Ok(result);
     }
-    if value.kind() == ValueKind::Seq {
-        if let Some(result) = list_method(value, name, args)? {
-            return Ok(result);
-        }
+    if value.kind() == ValueKind::Seq
+        && let Some(result) = list_method(value, name, args)?
+    {
+        return Ok(result);
     }
     if value.kind() == ValueKind::Map && name == "copy" {
         return Ok(value.clone());

@@ -107,6 +107,11 @@ impl Template {
         self.knows_developer
     }
 
+    /// The text that was compiled.
+    pub fn source(&self) -> &str {
+        &self.source
+    }
+
     /// True where the source has this text in it.
     pub fn mentions(&self, text: &str) -> bool {
         self.source.contains(text)
@@ -224,12 +229,11 @@ fn own_sources(
         }
         _ => {}
     }
-    if found.is_empty() {
-        if let Some(file) = files.optional("chat_template.json")? {
-            if let Some(source) = text_of(&file.json()?, "chat_template") {
-                found.push(("default".to_owned(), file.path, source));
-            }
-        }
+    if found.is_empty()
+        && let Some(file) = files.optional("chat_template.json")?
+        && let Some(source) = text_of(&file.json()?, "chat_template")
+    {
+        found.push(("default".to_owned(), file.path, source));
     }
     Ok(found)
 }

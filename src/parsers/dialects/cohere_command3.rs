@@ -80,6 +80,7 @@ pub(super) const GRAMMAR: Grammar = Grammar {
     manners: Manners {
         closes: Some(Between),
         forces_json: false,
+        always: true,
         holds_tail: true,
         blank: Blank::Said,
         ..Manners::ENGINE

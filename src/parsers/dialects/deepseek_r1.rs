@@ -7,7 +7,7 @@
 //! Emitted by DeepSeek R1 and its distillations, and by Step 5. Newer templates open the reasoning themselves, so a reply
 //! begins inside it; what follows the first closing mark is content, marks included.
 
-use super::super::engine::{Counting, Start, Stray, Thinking};
+use super::super::engine::{By, Counting, Reopens, Start, Stray, Thinking};
 use super::super::registry::Definition;
 
 pub(in crate::parsers) static DIALECT: Definition = Definition {
@@ -22,20 +22,22 @@ pub(in crate::parsers) static DIALECT: Definition = Definition {
 pub(super) static THINKING: Thinking = Thinking {
     open: "<think>",
     close: "</think>",
+    by: By::Token,
+    around: &[],
+    passes_close: false,
     calls: &[],
     start: |_| Start::Inside,
     stray: Stray::Text,
-    reopens: false,
+    reopens: Reopens::Never,
     counting: Counting::Marked,
     words: None,
     turns: &[],
     says_empty: true,
     trims: false,
     spellings: &[],
-    begins: false,
     title: "",
-    follows_prompt: false,
     strips: false,
+    drops_cut: "",
     promotes: |_| false,
     empty_whole: true,
 };

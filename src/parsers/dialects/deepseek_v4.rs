@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use super::super::Context;
 use super::super::engine::Mode::{Between, Content, Preamble};
-use super::super::engine::{By, Grammar, Manners, Move, Start, Thinking, on};
+use super::super::engine::{By, Grammar, Manners, Move, Reopens, Start, Thinking, on};
 use super::super::registry::Definition;
 use super::deepseek_v32::{self, BODY, INNER, NAME_END};
 use super::{deepseek_v3, qwen3};
@@ -84,7 +84,8 @@ static THINKING: Thinking =
 const WORDS: &[&str] = &[OUTER.1, INNER.invoke, INNER.end_invoke, INNER.parameter, INNER.end_parameter, "\">"];
 
 /// Of V4 and V4.1, but for the marks of their calls.
-pub(super) const REASONING: Thinking = Thinking { start, reopens: true, trims: true, turns: &[], ..qwen3::THINKING };
+pub(super) const REASONING: Thinking =
+    Thinking { start, reopens: Reopens::Always, trims: true, turns: &[], ..qwen3::THINKING };
 
 fn start(context: &Context) -> Start {
     let effort = context.chat_template_kwargs.get("reasoning_effort");

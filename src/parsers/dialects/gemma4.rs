@@ -9,7 +9,7 @@
 
 use super::super::engine::Act::{Begin, End, First};
 use super::super::engine::Mode::{Body as Args, Content, Name, Preamble};
-use super::super::engine::{Body, Braces, By, Grammar, Manners, Start, Thinking, on, whole};
+use super::super::engine::{Body, Braces, By, Grammar, Manners, Reopens, Start, Thinking, on, whole};
 use super::super::registry::Definition;
 use super::qwen3;
 
@@ -51,8 +51,7 @@ static THINKING: Thinking = Thinking {
     words: Some(&[END_CALL]),
     turns: &[],
     start: |_| Start::Outside,
-    follows_prompt: true,
-    reopens: true,
+    reopens: Reopens::Always,
     trims: true,
     ..qwen3::THINKING
 };

@@ -14,7 +14,7 @@
 use super::super::Context;
 use super::super::engine::Act::{Begin, End, First, Text};
 use super::super::engine::Mode::{Body as Args, Content, Name};
-use super::super::engine::{Body, By, Grammar, Manners, Params, Start, Tag, Thinking, Value, on, whole};
+use super::super::engine::{Body, By, Grammar, Manners, Params, Reopens, Start, Tag, Thinking, Value, on, whole};
 use super::super::registry::Definition;
 use super::{deepseek_v3, qwen3};
 
@@ -27,9 +27,9 @@ pub(in crate::parsers) static DIALECT: Definition = Definition {
     reasoning: Some(|setup| THINKING.compile(setup)),
 };
 
-const CALL: &str = "<tool_call>";
-const END_CALL: &str = "</tool_call>";
-const KEY: &str = "<arg_key>";
+pub(super) const CALL: &str = "<tool_call>";
+pub(super) const END_CALL: &str = "</tool_call>";
+pub(super) const KEY: &str = "<arg_key>";
 const END_KEY: &str = "</arg_key>";
 const VALUE: &str = "<arg_value>";
 const END_VALUE: &str = "</arg_value>";
@@ -65,7 +65,7 @@ pub(super) const THINKING: Thinking = Thinking {
     words: Some(&[END_CALL, KEY, END_KEY, VALUE, END_VALUE]),
     turns: &["<|system|>", "<|user|>", "<|assistant|>", "<|observation|>"],
     trims: true,
-    reopens: true,
+    reopens: Reopens::Always,
     start,
     ..qwen3::THINKING
 };
@@ -75,7 +75,7 @@ fn start(context: &Context) -> Start {
 }
 
 /// `<arg_key>KEY</arg_key>`, white space, `<arg_value>`; and `</arg_value>`.
-fn tag(text: &str) -> Tag<'_> {
+pub(super) fn tag(text: &str) -> Tag<'_> {
     if text.starts_with(END_VALUE) {
         return Tag::Close { len: END_VALUE.len() };
     }

@@ -9,7 +9,7 @@
 //! The sentences that begin reasoning and response are plain text, and count only at the start of a reply.
 
 use super::super::engine::{
-    Act, Body, By, Grammar, Ids, JsonCall, JsonList, Manners, Mode, Start, Thinking, on, whole,
+    Act, Body, By, Grammar, Ids, JsonCall, JsonList, Manners, Mode, Reopens, Start, Thinking, on, whole,
 };
 use super::super::registry::Definition;
 use super::deepseek_r1;
@@ -38,7 +38,7 @@ static THINKING: Thinking = Thinking {
     open: "Here is my thought process:",
     close: "Here is my response:",
     spellings: &[("Here's my thought process:", "Here's my response:")],
-    begins: true,
+    reopens: Reopens::AtStart,
     start: |_| Start::Outside,
     says_empty: false,
     empty_whole: false,

@@ -13,7 +13,7 @@ use super::super::Context;
 use super::super::engine::Act::{Begin, BeginHere, End, First};
 use super::super::engine::Mode::{Between, Body as Args, Content, Name, Start as Preface};
 use super::super::engine::{
-    Body, By, Grammar, Ids, JsonCall, JsonList, Manners, Raw, Record, Start, Thinking, on, whole,
+    Body, By, Grammar, Ids, JsonCall, JsonList, Manners, Raw, Record, Reopens, Start, Thinking, on, whole,
 };
 use super::super::message::Answer;
 use super::super::registry::Definition;
@@ -83,7 +83,7 @@ static THINKING: Thinking = Thinking {
     words: Some(&[ARGS]),
     turns: &[],
     start: |_| Start::Outside,
-    reopens: true,
+    reopens: Reopens::Always,
     trims: true,
     ..qwen3::THINKING
 };

@@ -136,7 +136,7 @@ impl ReadReasoning for Harmony {
         }
         match said {
             Said::Begins(Kind::Reasoning) if std::mem::replace(&mut memory.opened, true) => say(Piece::Reasoning("\n")),
-            Said::Begins(Kind::Content) if std::mem::replace(&mut memory.stripped, true) => {
+            Said::Begins(Kind::Content) if std::mem::replace(&mut memory.spoken, true) => {
                 say(Piece::Rest(Token { id: None, text: "\n" }));
             }
             Said::Text(Kind::Reasoning) => say(Piece::Reasoning(token.text)),

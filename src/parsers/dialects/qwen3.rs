@@ -12,7 +12,7 @@
 //! unless `enable_thinking` is false; a tool call ends it as well.
 
 use super::super::Context;
-use super::super::engine::{Counting, Start, Stray, Thinking};
+use super::super::engine::{By, Counting, Reopens, Start, Stray, Thinking};
 use super::super::registry::Definition;
 
 pub(in crate::parsers) static DIALECT: Definition = Definition {
@@ -27,20 +27,22 @@ pub(in crate::parsers) static DIALECT: Definition = Definition {
 pub(super) const THINKING: Thinking = Thinking {
     open: "<think>",
     close: "</think>",
+    by: By::Token,
+    around: &[],
+    passes_close: false,
     calls: &["<tool_call>"],
     start,
     stray: Stray::Dropped,
-    reopens: false,
+    reopens: Reopens::Never,
     counting: Counting::Read,
     words: Some(&["</tool_call>", "<function=", "</function>", "<parameter=", "</parameter>"]),
     turns: &["<|im_start|>", "<|im_end|>"],
     says_empty: false,
     trims: false,
     spellings: &[],
-    begins: false,
     title: "",
-    follows_prompt: false,
     strips: false,
+    drops_cut: "",
     promotes: |_| false,
     empty_whole: false,
 };

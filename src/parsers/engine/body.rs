@@ -1,6 +1,7 @@
 //! How the body of a call is read, whatever marks stand around it.
 
 mod braces;
+mod collected;
 mod json_call;
 mod json_list;
 mod params;
@@ -9,9 +10,10 @@ mod raw;
 pub(in crate::parsers) mod tags;
 
 pub(in crate::parsers) use braces::{Braces, BracesMemory};
+pub(in crate::parsers) use collected::{Collected, CollectedMemory};
 pub(in crate::parsers) use json_call::{JsonCall, JsonCallMemory};
 pub(in crate::parsers) use json_list::{JsonList, JsonListMemory};
-pub(in crate::parsers) use params::{Params, ParamsMemory, Tag, Value};
+pub(in crate::parsers) use params::{Params, ParamsMemory, Tag, Typing, Value};
 pub(in crate::parsers) use py_calls::{PyCalls, PyCallsMemory};
 pub(in crate::parsers) use raw::{Raw, RawMemory};
 
@@ -34,6 +36,8 @@ pub(in crate::parsers) enum Body {
     Raw(Raw),
     /// Arguments with quotes of their own.
     Braces(Braces),
+    /// Anything, made into arguments at its end.
+    Collected(Collected),
 }
 
 /// Where the body of a call stands.
@@ -61,12 +65,20 @@ pub(in crate::parsers) enum BodyMemory {
     /// In arguments with quotes of their own.
     #[serde(rename = "b")]
     Braces(Box<BracesMemory>),
+    /// In a body that is collected.
+    #[serde(rename = "c")]
+    Collected(Box<CollectedMemory>),
 }
 
 impl Body {
     /// True where the name stands in the body, not before it.
     pub(super) fn names_itself(&self) -> bool {
-        !matches!(self, Self::Params(_) | Self::Raw(_) | Self::Braces(_))
+        matches!(self, Self::JsonCall(_) | Self::JsonList(_) | Self::PyCalls(_))
+    }
+
+    /// True where nothing is said before the end, so that reading does no harm to a call that is none.
+    pub(super) fn says_at_end(&self) -> bool {
+        matches!(self, Self::Collected(_))
     }
 
     /// A call that this mark begins.
@@ -78,14 +90,16 @@ impl Body {
             Self::Params(_) => BodyMemory::Params(Box::default()),
             Self::Raw(_) => BodyMemory::Raw(Box::default()),
             Self::Braces(_) => BodyMemory::Braces(Box::default()),
+            Self::Collected(_) => BodyMemory::Collected(Box::default()),
         }
     }
 
     /// The name has been read.
-    pub(super) fn named(&self, memory: &mut BodyMemory, name: &str, _out: &mut Output<'_>) {
+    pub(super) fn named(&self, memory: &mut BodyMemory, name: &str) {
         match memory {
             BodyMemory::Params(memory) => memory.named(name),
             BodyMemory::Braces(memory) => memory.named(name),
+            BodyMemory::Collected(memory) => memory.named(name),
             _ => {}
         }
     }
@@ -107,6 +121,10 @@ impl Body {
             }
             (Self::Braces(body), BodyMemory::Braces(memory)) => {
                 body.read(memory, text, out);
+                ""
+            }
+            (Self::Collected(_), BodyMemory::Collected(memory)) => {
+                memory.read(text);
                 ""
             }
             _ => "",
@@ -159,6 +177,7 @@ impl Body {
             (Self::Params(body), BodyMemory::Params(memory)) => body.end(*memory, mark, out),
             (Self::Raw(body), BodyMemory::Raw(memory)) => body.end(&memory, out),
             (Self::Braces(body), BodyMemory::Braces(memory)) => body.end(*memory, out),
+            (Self::Collected(body), BodyMemory::Collected(memory)) => body.end(&memory, out),
             _ => {}
         }
     }

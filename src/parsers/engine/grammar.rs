@@ -101,6 +101,8 @@ pub(in crate::parsers) struct Manners {
     pub(in crate::parsers) blank: Blank,
     /// A call's head and its first arguments share an entry when they share a chunk.
     pub(in crate::parsers) joined: bool,
+    /// A call's head has empty arguments.
+    pub(in crate::parsers) empty_head: bool,
     /// A call of a function that the request does not have is dropped.
     pub(in crate::parsers) known_only: bool,
     pub(in crate::parsers) ids: Ids,
@@ -116,8 +118,12 @@ pub(in crate::parsers) struct Manners {
     pub(in crate::parsers) says_end: bool,
     /// `required` and named choices make the model write plain JSON.
     pub(in crate::parsers) forces_json: bool,
+    /// It reads even where no call may come or only the reasoning of its name was configured: its marks are never content.
+    pub(in crate::parsers) always: bool,
     /// Every chunk of content is said, were it empty.
     pub(in crate::parsers) says_empty: bool,
+    /// What begins like this and may have become a mark is dropped at the end of the reply; empty where nothing is.
+    pub(in crate::parsers) drops_cut: &'static str,
 }
 
 /// What becomes of white space that no other content precedes.
@@ -139,6 +145,7 @@ impl Manners {
         blank: Blank::Said,
         joined: false,
         known_only: false,
+        empty_head: false,
         ids: Ids::Random,
         start: Mode::Content,
         closes: None,
@@ -146,7 +153,9 @@ impl Manners {
         ends_apart: false,
         says_end: false,
         forces_json: true,
+        always: false,
         says_empty: false,
+        drops_cut: "",
     };
 
     /// How vLLM's engine behaves.
@@ -156,6 +165,7 @@ impl Manners {
         blank: Blank::Dropped,
         joined: true,
         known_only: false,
+        empty_head: false,
         ids: Ids::OfModel,
         start: Mode::Content,
         closes: None,
@@ -163,7 +173,9 @@ impl Manners {
         ends_apart: false,
         says_end: false,
         forces_json: true,
+        always: false,
         says_empty: false,
+        drops_cut: "",
     };
 }
 
@@ -235,6 +247,10 @@ impl ReadTools for Compiled {
     }
 
     fn finish(&self, memory: &mut ToolMemory, out: &mut Output<'_>) {
+        let cut = self.grammar.manners.drops_cut;
+        if !cut.is_empty() && memory.held.starts_with(cut) {
+            memory.held.clear();
+        }
         self.text(memory, "", true, out);
         if memory.open {
             out.note_body_end();
@@ -257,6 +273,10 @@ impl ReadTools for Compiled {
 
     fn is_engine(&self) -> bool {
         self.grammar.manners.engine.is_some()
+    }
+
+    fn reads_always(&self) -> bool {
+        self.grammar.manners.always
     }
 
     fn whole(&self, context: &Context, record: &Record, said: Answer) -> Answer {
@@ -322,8 +342,10 @@ impl Compiled {
             Mode::Name => {}
             Mode::Body => {
                 self.announce_late(memory, out);
-                let rest = self.grammar.body.read(&mut memory.body, text, out);
-                self.grammar.body.keep(&mut memory.body, rest, out);
+                if memory.announced || self.grammar.body.says_at_end() || self.grammar.body.names_itself() {
+                    let rest = self.grammar.body.read(&mut memory.body, text, out);
+                    self.grammar.body.keep(&mut memory.body, rest, out);
+                }
             }
         }
         ""
@@ -431,8 +453,6 @@ impl Compiled {
     fn announce_late(&self, memory: &mut ToolMemory, out: &mut Output<'_>) {
         if !self.announces {
             self.announce(memory, out);
-        } else if !memory.announced {
-            memory.body = BodyMemory::None;
         }
     }
 
@@ -446,6 +466,7 @@ impl Compiled {
         let head = memory.name.trim();
         let (id, name) = match self.grammar.manners.ids {
             Ids::Spelled(split) => split(head).map_or((None, ""), |(id, name)| (Some(id), name)),
+            Ids::Within(find) => (None, find(head).unwrap_or_default()),
             _ => (None, head),
         };
         if name.is_empty() || !known(name) {
@@ -461,7 +482,10 @@ impl Compiled {
             Some(id) => out.call_with(id, name),
             None => out.call(name, self.grammar.manners.ids),
         }
-        self.grammar.body.named(&mut memory.body, name, out);
+        if self.grammar.manners.empty_head {
+            out.even_empty_arguments("");
+        }
+        self.grammar.body.named(&mut memory.body, name);
     }
 
     fn end(&self, memory: &mut ToolMemory, literal: &str, out: &mut Output<'_>) {
@@ -475,7 +499,9 @@ impl Compiled {
         if self.grammar.manners.ends_apart {
             out.events.set_apart();
         }
-        self.grammar.body.end(body, literal, out);
+        if memory.announced || self.grammar.body.names_itself() {
+            self.grammar.body.end(body, literal, out);
+        }
         memory.open = false;
     }
 }

@@ -12,6 +12,8 @@ pub(in crate::parsers) enum By {
     /// Its token, where the vocabulary has one: the same characters spelled by other tokens are text. Without such a
     /// token, its characters.
     Token,
+    /// As `Token`, but the model's tokens may have a suffix before the closing bracket, `<think:6124c78e>`.
+    Suffixed,
     /// Its characters, however they are spelled.
     Text,
 }
@@ -33,8 +35,12 @@ impl Marks {
     pub(in crate::parsers) fn new(marks: &[(&'static str, By)], vocabulary: &Vocabulary) -> Self {
         let mut compiled = Self::default();
         for (mark, (text, by)) in marks.iter().enumerate() {
-            let id = (*by == By::Token).then(|| vocabulary.ids.get(*text)).flatten();
-            compiled.ids.extend(id.map(|id| (*id, mark as MarkId)));
+            let id = match by {
+                By::Token => vocabulary.ids.get(*text).copied(),
+                By::Suffixed => vocabulary.ids.get(*text).copied().or_else(|| suffixed(text, vocabulary)),
+                By::Text => None,
+            };
+            compiled.ids.extend(id.map(|id| (id, mark as MarkId)));
             compiled.spelled.push(id.is_none());
             compiled.names.push(text);
         }
@@ -94,4 +100,11 @@ impl Marks {
         let spellings = spellings.into_iter().map(|(text, mark)| (text.to_owned(), mark));
         Literals::new(marks.chain(spellings).chain(self.lookalikes.iter().map(|text| (text.clone(), LOOKALIKE))))
     }
+}
+
+/// The token that is this text but for a suffix.
+fn suffixed(text: &str, vocabulary: &Vocabulary) -> Option<u32> {
+    let stem = text.strip_suffix('>')?;
+    let is_it = |token: &str| token.strip_prefix(stem).is_some_and(|rest| rest.starts_with(':') && rest.ends_with('>'));
+    vocabulary.ids.iter().find(|(token, _)| is_it(token)).map(|(_, id)| *id)
 }

@@ -15,10 +15,13 @@ pub(in crate::parsers) struct ReasoningMemory {
     /// An opening mark was read.
     #[serde(rename = "o", skip_serializing_if = "is_default")]
     pub(in crate::parsers) opened: bool,
+    /// Text was read that is no mark.
+    #[serde(rename = "s", skip_serializing_if = "is_default")]
+    pub(in crate::parsers) spoken: bool,
     /// Text that may still become a mark.
     #[serde(rename = "h", skip_serializing_if = "is_default")]
     pub(in crate::parsers) held: String,
-    /// White space at the end of the reasoning so far, where that is trimmed.
+    /// White space at the end of the reasoning so far, where that is trimmed; around content, where that is marked.
     #[serde(rename = "w", skip_serializing_if = "is_default")]
     pub(in crate::parsers) blank: String,
     /// A title may follow.
@@ -28,11 +31,17 @@ pub(in crate::parsers) struct ReasoningMemory {
     #[serde(rename = "t", skip_serializing_if = "is_default")]
     pub(in crate::parsers) title: String,
     /// Content other than line breaks was read.
-    #[serde(rename = "s", skip_serializing_if = "is_default")]
+    #[serde(rename = "f", skip_serializing_if = "is_default")]
     pub(in crate::parsers) stripped: bool,
     /// Where a reply made of messages stands.
     #[serde(rename = "m", skip_serializing_if = "is_default")]
     pub(in crate::parsers) mode: Mode,
+    /// Content stood between marks of its own.
+    #[serde(rename = "a", skip_serializing_if = "is_default")]
+    pub(in crate::parsers) wrapped: bool,
+    /// Which of several pairs of marks is in use.
+    #[serde(rename = "l", skip_serializing_if = "is_default")]
+    pub(in crate::parsers) level: u8,
     /// Reasoning is kept, because it may have to become content.
     #[serde(rename = "k", skip_serializing_if = "is_default")]
     pub(in crate::parsers) keeps: bool,

@@ -28,8 +28,8 @@ pub(in crate::parsers) struct Record {
     content_before_calls: Option<usize>,
     /// Per call that was cut: how much of its arguments a whole answer keeps, and what closes them.
     cuts: Vec<Option<(usize, String)>>,
-    /// The last call was open when the reply ended.
-    unclosed: bool,
+    /// The last call was open when the reply ended; whether it was announced.
+    unclosed: Option<bool>,
 }
 
 /// What the id of a call looks like.
@@ -45,8 +45,12 @@ pub(in crate::parsers) enum Ids {
     Counted,
     /// Nine letters and digits.
     Nine,
+    /// `call_` and random digits.
+    Call,
     /// As the model spelled it, before the name: the id and the name in a call's head, or `None` if that is no head.
     Spelled(fn(&str) -> Option<(&str, &str)>),
+    /// Random; the name stands somewhere in the call's head.
+    Within(fn(&str) -> Option<&str>),
 }
 
 impl Output<'_> {
@@ -65,6 +69,7 @@ impl Output<'_> {
             Ids::Index => self.calls.to_string(),
             Ids::Counted => ids::counted(self.context.id_seed, *self.calls),
             Ids::Nine => ids::nine(self.context.id_seed, *self.calls),
+            Ids::Call => ids::call(self.context.id_seed, *self.calls),
             _ => ids::random(self.context.id_seed, *self.calls),
         };
         self.call_with(&id, name);
@@ -151,7 +156,7 @@ impl Output<'_> {
     /// Notes that the open call never ended.
     pub(in crate::parsers) fn note_unclosed(&mut self, announced: bool) {
         if let Some(record) = &mut self.record {
-            record.unclosed = announced;
+            record.unclosed = Some(announced);
         }
     }
 
@@ -187,7 +192,13 @@ impl Record {
 
     /// True where the last call was announced and never ended.
     pub(in crate::parsers) fn is_unclosed(&self) -> bool {
-        self.unclosed
+        self.unclosed == Some(true)
+    }
+
+    /// The raw bodies of the calls that ended.
+    pub(in crate::parsers) fn closed_bodies(&self) -> impl Iterator<Item = &str> {
+        let closed = self.bodies.len() - usize::from(self.unclosed.is_some() && !self.bodies.is_empty());
+        self.bodies().take(closed)
     }
 
     /// The raw bodies of the calls.

@@ -23,6 +23,21 @@ pub(in crate::parsers) enum Stray {
     Text,
     /// Nothing.
     Dropped,
+    /// Nothing at the start of the reply, text elsewhere.
+    DroppedFirst,
+}
+
+/// How often an opening mark in content begins reasoning.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::parsers) enum Reopens {
+    /// Never.
+    Never,
+    /// Only at the very start of the reply.
+    AtStart,
+    /// Once: the first.
+    Once,
+    /// Always.
+    Always,
 }
 
 /// Which tokens count as reasoning.
@@ -39,12 +54,18 @@ pub(in crate::parsers) enum Counting {
 pub(in crate::parsers) struct Thinking {
     pub(in crate::parsers) open: &'static str,
     pub(in crate::parsers) close: &'static str,
+    /// What makes the two marks marks.
+    pub(in crate::parsers) by: By,
+    /// Marks around content, dropped after the reasoning.
+    pub(in crate::parsers) around: &'static [&'static str],
     /// Marks of tool calls that end reasoning by themselves; the tool half reads them.
     pub(in crate::parsers) calls: &'static [&'static str],
+    /// The tool half sees the closing mark, too.
+    pub(in crate::parsers) passes_close: bool,
     pub(in crate::parsers) start: fn(&Context) -> Start,
     pub(in crate::parsers) stray: Stray,
     /// An opening mark in content begins reasoning again.
-    pub(in crate::parsers) reopens: bool,
+    pub(in crate::parsers) reopens: Reopens,
     pub(in crate::parsers) counting: Counting,
     /// For what vLLM reads with its engine: special tokens that are no marks disappear, and reasoning waits at the start
     /// of these words, as it does for its own marks.
@@ -57,14 +78,12 @@ pub(in crate::parsers) struct Thinking {
     pub(in crate::parsers) trims: bool,
     /// Other spellings of the two marks.
     pub(in crate::parsers) spellings: &'static [(&'static str, &'static str)],
-    /// An opening mark at the very start opens reasoning, and no other does.
-    pub(in crate::parsers) begins: bool,
     /// What the model writes behind an opening mark, which is no reasoning.
     pub(in crate::parsers) title: &'static str,
-    /// A prompt that ends inside reasoning is followed, though replies begin in content.
-    pub(in crate::parsers) follows_prompt: bool,
     /// Line breaks at the start of the content are dropped.
     pub(in crate::parsers) strips: bool,
+    /// What begins like this and may have become a mark is dropped at the end of the reply; empty where nothing is.
+    pub(in crate::parsers) drops_cut: &'static str,
     /// Whether a reply that would have no content has its reasoning as content.
     pub(in crate::parsers) promotes: fn(&Context) -> bool,
     /// A whole answer has an empty string, not null, where there is no reasoning.
@@ -84,25 +103,29 @@ impl Thinking {
     /// Looks the marks up in a vocabulary.
     pub(in crate::parsers) fn compile(&'static self, setup: &Setup<'_>) -> Box<dyn ReadReasoning> {
         let vocabulary = setup.vocabulary;
-        let mut list = vec![(self.open, By::Token), (self.close, By::Token)];
-        list.extend(self.calls.iter().map(|mark| (*mark, By::Token)));
+        let mut list = vec![(self.open, self.by), (self.close, self.by)];
+        let by = if self.by == By::Text { By::Text } else { By::Token };
+        list.extend(self.calls.iter().chain(self.around).map(|mark| (*mark, by)));
         let mut marks = Marks::new(&list, vocabulary);
         let spellings = |kind: MarkId| {
             let all = self.spellings.iter().flat_map(|(open, close)| [(*open, OPEN), (*close, CLOSE)]);
-            all.filter(move |(_, mark)| kind == CLOSE || *mark == kind)
+            all.filter(move |(_, mark)| *mark <= kind)
         };
-        let outside = match (self.reopens, self.begins, self.stray) {
-            (true, ..) => marks.literals(OPEN..CLOSE + 1),
-            (false, true, _) => marks.literals_and(OPEN..CLOSE, spellings(OPEN)),
-            (false, false, Stray::Text) => marks.literals(0..0),
-            (false, false, Stray::Dropped) => marks.literals(CLOSE..CLOSE + 1),
+        let around = CLOSE + 1 + self.calls.len() as MarkId;
+        let own = match (self.reopens, self.stray) {
+            (Reopens::Never, Stray::Text) => OPEN..OPEN,
+            (Reopens::Never, _) => CLOSE..CLOSE + 1,
+            (Reopens::AtStart, _) => OPEN..CLOSE,
+            _ => OPEN..CLOSE + 1,
         };
+        let outside = marks.literals_and(own.chain(around..list.len() as MarkId), spellings(OPEN));
         if let Some(words) = self.words {
             marks = marks.dropping_specials(vocabulary, &[]).waiting_for(vocabulary, words);
         }
         let inside = marks.literals_and(0..list.len() as MarkId, spellings(CLOSE));
+        let in_prompt = [self.open, self.close].map(|text| vocabulary.ids.get(text).copied());
         let turns = self.turns.iter().filter_map(|text| vocabulary.ids.get(*text).copied()).collect();
-        Box::new(Compiled { thinking: self, marks, inside, outside, turns })
+        Box::new(Compiled { thinking: self, marks, inside, outside, turns, around, in_prompt })
     }
 }
 
@@ -113,6 +136,10 @@ struct Compiled {
     inside: Literals,
     outside: Literals,
     turns: Vec<u32>,
+    /// The first of the marks around content.
+    around: MarkId,
+    /// The tokens of the two marks, as the prompt may have them.
+    in_prompt: [Option<u32>; 2],
 }
 
 impl ReadReasoning for Compiled {
@@ -121,9 +148,10 @@ impl ReadReasoning for Compiled {
     }
 
     fn start(&self, context: &Context) -> ReasoningMemory {
-        let inside = (self.thinking.start)(context) == Start::Inside && !self.ended_by_prompt(context);
-        let follows = self.thinking.follows_prompt && self.opened_by_prompt(context);
-        let inside = inside || follows;
+        let start = (self.thinking.start)(context);
+        let always = start == Start::Outside && self.thinking.reopens == Reopens::Always;
+        let follows = always && self.opened_by_prompt(context);
+        let inside = follows || start == Start::Inside && !self.ended_by_prompt(context);
         let keeps = (self.thinking.promotes)(context);
         ReasoningMemory { inside, keeps, opened: follows, ..ReasoningMemory::default() }
     }
@@ -143,7 +171,7 @@ impl ReadReasoning for Compiled {
     }
 
     fn reads(&self, context: &Context) -> bool {
-        self.is_on(context) && (self.thinking.reopens || self.thinking.begins || !self.ended_by_prompt(context))
+        self.is_on(context) && (self.thinking.reopens != Reopens::Never || !self.ended_by_prompt(context))
     }
 
     fn read(&self, memory: &mut ReasoningMemory, token: Token<'_>, say: &mut dyn FnMut(Piece<'_>)) {
@@ -175,9 +203,15 @@ impl ReadReasoning for Compiled {
     }
 
     fn finish(&self, memory: &mut ReasoningMemory, say: &mut dyn FnMut(Piece<'_>)) {
+        let cut = self.thinking.drops_cut;
+        if memory.inside && !cut.is_empty() && memory.held.starts_with(cut) {
+            memory.held.clear();
+        }
         self.text(memory, "", true, say);
         if memory.inside {
             say(Piece::Rest(Token { id: None, text: &std::mem::take(&mut memory.kept) }));
+        } else if !self.thinking.around.is_empty() && !memory.wrapped {
+            say(Piece::Rest(Token { id: None, text: &std::mem::take(&mut memory.blank) }));
         }
     }
 
@@ -204,8 +238,11 @@ impl ReadReasoning for Compiled {
 }
 
 impl Compiled {
+    /// The prompt ends inside reasoning.
     fn opened_by_prompt(&self, context: &Context) -> bool {
-        context.prompt_token_ids.iter().rev().find_map(|id| self.marks.of_token(*id)) == Some(OPEN)
+        let [open, close] = self.in_prompt;
+        let marks = context.prompt_token_ids.iter().rev().map(|id| Some(*id));
+        marks.into_iter().find(|id| *id == open || *id == close) == Some(open) && open.is_some()
     }
 
     /// Holds back what may be the title; returns false where the text is to be said.
@@ -233,9 +270,48 @@ impl Compiled {
         self.text(memory, token.text, false, say);
     }
 
+    /// Says content. Where marks may stand around it, white space outside of them is nothing.
+    fn say_rest(&self, memory: &mut ReasoningMemory, mut token: Token<'_>, say: &mut dyn FnMut(Piece<'_>)) {
+        if self.thinking.strips && !memory.stripped {
+            token.text = token.text.trim_start_matches('\n');
+            memory.stripped = !token.text.is_empty();
+            if !memory.stripped {
+                return;
+            }
+        }
+        if self.thinking.around.is_empty() || memory.blank.len() > MAX_BLANK {
+            return say(Piece::Rest(token));
+        }
+        let (solid, blank) = token.text.split_at(token.text.trim_end().len());
+        if !solid.is_empty() {
+            say(Piece::Rest(Token { id: None, text: &std::mem::take(&mut memory.blank) }));
+            let id = token.id.filter(|_| blank.is_empty());
+            say(Piece::Rest(Token { id, text: solid }));
+        }
+        memory.blank.push_str(blank);
+    }
+
+    fn reopens(&self, memory: &ReasoningMemory) -> bool {
+        match self.thinking.reopens {
+            Reopens::Never => false,
+            Reopens::AtStart => !memory.opened && !memory.spoken,
+            Reopens::Once => !memory.opened,
+            Reopens::Always => true,
+        }
+    }
+
+    fn drops_close(&self, memory: &ReasoningMemory) -> bool {
+        match self.thinking.stray {
+            Stray::Text => false,
+            Stray::Dropped => true,
+            Stray::DroppedFirst => !memory.opened && !memory.spoken,
+        }
+    }
+
     fn say(&self, memory: &mut ReasoningMemory, token: Token<'_>, say: &mut dyn FnMut(Piece<'_>)) {
+        memory.spoken |= !token.text.is_empty();
         if !memory.inside {
-            return self.rest(memory, token, say);
+            return self.say_rest(memory, token, say);
         }
         if self.is_title(memory, token.text, say) {
             return;
@@ -253,18 +329,6 @@ impl Compiled {
         }
         if memory.blank.len() < MAX_BLANK {
             memory.blank.push_str(token.text.split_at(solid.len()).1);
-        }
-    }
-
-    fn rest(&self, memory: &mut ReasoningMemory, token: Token<'_>, say: &mut dyn FnMut(Piece<'_>)) {
-        memory.stripped |= self.thinking.begins && !token.text.is_empty();
-        if !self.thinking.strips || memory.stripped {
-            return say(Piece::Rest(token));
-        }
-        let text = token.text.trim_start_matches('\n');
-        memory.stripped = !text.is_empty();
-        if memory.stripped {
-            say(Piece::Rest(Token { text, ..token }));
         }
     }
 
@@ -302,21 +366,33 @@ impl Compiled {
             }
             (true, OPEN) if self.thinking.stray == Stray::Text => self.say(memory, token, say),
             (true, OPEN) => {}
-            (true, CLOSE) => memory.inside = false,
-            (true, LOOKALIKE) => self.say(memory, token, say),
+            (true, CLOSE) => {
+                memory.inside = false;
+                if self.thinking.passes_close {
+                    say(Piece::Rest(token));
+                }
+            }
+            (true, mark) if mark >= self.around => self.say(memory, token, say),
             (true, _) => {
                 memory.inside = false;
                 say(Piece::Rest(token));
             }
-            (false, OPEN) if self.thinking.begins && !memory.opened && !memory.stripped => {
-                (memory.inside, memory.opened) = (true, true);
-            }
-            (false, OPEN) if self.thinking.reopens => {
+            (false, OPEN) if self.reopens(memory) => {
                 (memory.inside, memory.opened) = (true, true);
                 memory.titled = !self.thinking.title.is_empty();
             }
-            (false, CLOSE) if self.thinking.stray == Stray::Dropped => {}
-            (false, _) => self.rest(memory, token, say),
+            (false, CLOSE) if self.drops_close(memory) => {}
+            (false, mark) if mark >= self.around && mark != LOOKALIKE => {
+                let blank = std::mem::take(&mut memory.blank);
+                if memory.wrapped && mark > self.around {
+                    say(Piece::Rest(Token { id: None, text: &blank }));
+                }
+                memory.wrapped = true;
+            }
+            (false, _) => {
+                memory.stripped |= self.thinking.strips;
+                say(Piece::Rest(token));
+            }
         }
     }
 }

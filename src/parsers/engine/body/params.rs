@@ -28,12 +28,29 @@ pub(in crate::parsers) struct Params {
     pub(in crate::parsers) says_at: Option<char>,
     /// A single parameter of one of these names, that the function does not have, holds all arguments.
     pub(in crate::parsers) wrappers: &'static [&'static str],
+    pub(in crate::parsers) typing: Typing,
+    /// The arguments' brace goes out with the first text of the body that is no tag.
+    pub(in crate::parsers) opens: bool,
+}
+
+/// What makes a value of a text.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::parsers) enum Typing {
+    /// The schema, as vLLM's engine reads it.
+    Schema,
+    /// A dialect's own rules, given the parameter's schema.
+    Own {
+        /// The text is a string, whatever it says: it goes out as it comes.
+        streams: fn(Option<&serde_json::Value>) -> bool,
+        /// What any other text is.
+        value: fn(&str, Option<&serde_json::Value>) -> Json,
+    },
 }
 
 impl Params {
     /// Values as they stand between their tags.
     pub(in crate::parsers) const fn plain(tag: fn(&str) -> Tag<'_>) -> Self {
-        Self { tag, trims_newlines: false, says_at: None, wrappers: &[] }
+        Self { tag, trims_newlines: false, says_at: None, wrappers: &[], typing: Typing::Schema, opens: false }
     }
 }
 
@@ -94,6 +111,9 @@ pub(in crate::parsers) struct ParamsMemory {
     pending: String,
     #[serde(rename = "n", skip_serializing_if = "is_default")]
     count: usize,
+    /// The brace went out.
+    #[serde(rename = "o", skip_serializing_if = "is_default")]
+    opened: bool,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -114,6 +134,11 @@ enum Place {
 }
 
 impl ParamsMemory {
+    /// The brace that opens the arguments went out.
+    fn begun(&self) -> bool {
+        self.opened || self.count > 0
+    }
+
     pub(super) fn named(&mut self, function: &str) {
         function.clone_into(&mut self.function);
     }
@@ -121,6 +146,10 @@ impl ParamsMemory {
 
 impl Params {
     pub(super) fn read(&self, memory: &mut ParamsMemory, text: &str, out: &mut Output<'_>) {
+        if self.opens && !memory.opened && !text.starts_with('<') {
+            memory.opened = true;
+            out.arguments("{");
+        }
         if memory.held.is_empty() {
             let kept = self.pieces(memory, text, out);
             memory.held.push_str(kept);
@@ -153,7 +182,7 @@ impl Params {
             self.say_value(&mut memory, out);
         }
         out.note_uncut();
-        out.arguments(if memory.count == 0 { "{" } else { &memory.pending });
+        out.arguments(if memory.begun() { &memory.pending } else { "{" });
         out.arguments("}");
     }
 
@@ -192,7 +221,11 @@ impl Params {
         key.clone_into(&mut memory.key);
         (memory.started, memory.newline) = (false, false);
         memory.place = Place::Waits;
-        if memory.kind == Value::Text && types(memory, key, out).is_none_or(|types| types.only_string) {
+        let streams = match self.typing {
+            Typing::Schema => memory.kind == Value::Text && only_string(memory, out),
+            Typing::Own { streams, .. } => streams(schema_of(memory, key, out)),
+        };
+        if streams {
             self.stream(memory, out);
         }
     }
@@ -200,7 +233,7 @@ impl Params {
     /// From here on the value goes out as it comes.
     fn stream(&self, memory: &mut ParamsMemory, out: &mut Output<'_>) {
         memory.place = Place::Streams;
-        let end = if memory.count == 0 { "{}" } else { "}" };
+        let end = if memory.begun() { "}" } else { "{}" };
         out.note_cut(&(memory.pending.clone() + end));
         say_key(memory, out);
         out.arguments("\"");
@@ -247,7 +280,10 @@ impl Params {
             Place::Outside | Place::Wraps => return,
             Place::Streams => {
                 out.quoted(&std::mem::take(&mut memory.value));
-                memory.pending.push('"');
+                match self.typing {
+                    Typing::Schema => memory.pending.push('"'),
+                    Typing::Own { .. } => out.arguments("\""),
+                }
             }
             Place::Waits if self.may_wrap(memory, out) => {
                 memory.place = Place::Wraps;
@@ -270,21 +306,25 @@ impl Params {
     /// Says a value that waited. Beside strings that go out late, what its end depends on goes out later still.
     fn say_value(&self, memory: &mut ParamsMemory, out: &mut Output<'_>) {
         let text = std::mem::take(&mut memory.value);
-        let value = match memory.kind {
-            Value::Json => python::loads(&text).unwrap_or(Json::Str(text)),
-            Value::Text => Json::Str(text),
-        };
-        let typed = match schema_of(memory, &memory.key, out) {
-            Some(schema) => schema::fit(value, schema),
-            None => value,
+        let schema = schema_of(memory, &memory.key, out);
+        let typed = match (self.typing, schema, memory.kind) {
+            (Typing::Own { value, .. }, schema, _) => value(&text, schema),
+            (Typing::Schema, Some(schema), Value::Text) => schema::coerce(&text, Types::of(schema)),
+            (Typing::Schema, None, Value::Text) => Json::Str(text),
+            (Typing::Schema, schema, Value::Json) => {
+                let value = python::loads(&text).unwrap_or(Json::Str(text));
+                match schema {
+                    Some(schema) => schema::fit(value, schema),
+                    None => value,
+                }
+            }
         };
         say_key(memory, out);
         let typed = python::dumps(&typed);
         if self.says_at.is_none() {
             return out.arguments(&typed);
         }
-        let only_string = types(memory, &memory.key, out).is_none_or(|types| types.only_string);
-        let now = typed.strip_suffix('"').filter(|_| only_string).unwrap_or_default();
+        let now = typed.strip_suffix('"').filter(|_| only_string(memory, out)).unwrap_or_default();
         out.arguments(now);
         memory.pending = typed.split_at(now.len()).1.to_owned();
     }
@@ -300,16 +340,21 @@ fn unwrapped(memory: &ParamsMemory, out: &Output<'_>) -> Option<Json> {
 
 fn say_key(memory: &mut ParamsMemory, out: &mut Output<'_>) {
     out.arguments(&std::mem::take(&mut memory.pending));
-    out.arguments(if memory.count == 0 { "{\"" } else { ", \"" });
+    out.arguments(match memory.count {
+        0 if memory.opened => "\"",
+        0 => "{\"",
+        _ => ", \"",
+    });
     out.quoted(&memory.key);
     out.arguments("\": ");
     memory.count = memory.count.saturating_add(1);
 }
 
-/// The types of a parameter; `None` where the function has no schema, so that every value is a string.
-fn types(memory: &ParamsMemory, key: &str, out: &Output<'_>) -> Option<Types> {
-    let properties = schema::properties(&out.context.tools, &memory.function)?;
-    Some(properties.get(key).filter(|schema| schema.is_object()).map_or(Types::UNKNOWN, Types::of))
+/// The parameter can only be a string: its schema says so, or the function has no schema at all.
+fn only_string(memory: &ParamsMemory, out: &Output<'_>) -> bool {
+    let Some(properties) = schema::properties(&out.context.tools, &memory.function) else { return true };
+    let schema = properties.get(&memory.key).filter(|schema| schema.is_object());
+    schema.map_or(Types::UNKNOWN, Types::of).only_string
 }
 
 /// The schema of a parameter, where it has one.
