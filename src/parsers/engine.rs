@@ -19,9 +19,11 @@ mod scan;
 mod thinking;
 pub(super) mod whole;
 
-pub(super) use body::{Body, Braces, Collected, JsonCall, JsonList, Params, PyCalls, Raw, Tag, Typing, Value, tags};
+pub(super) use body::{
+    Block, Body, Braces, Collected, JsonCall, JsonList, Params, PyCalls, Raw, Tag, Typing, Value, block, tags,
+};
 pub(super) use forced::{Named, Required};
-pub(super) use grammar::{Act, Blank, Grammar, Manners, Mode, Move, on};
+pub(super) use grammar::{Act, Blank, Grammar, Manners, Mode, Move, Unknown, on};
 pub(super) use marks::{By, Marks};
 pub(super) use memory::{ReasoningMemory, ToolMemory};
 pub(super) use output::{Ids, Output, Record};
@@ -116,6 +118,11 @@ pub(super) trait ReadTools: Debug + Send + Sync {
 
     /// True where a call's head and its first arguments share an entry when they share a chunk.
     fn joins(&self) -> bool {
+        false
+    }
+
+    /// True where every entry of a call says its type, not only the first.
+    fn types_entries(&self) -> bool {
         false
     }
 

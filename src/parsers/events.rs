@@ -22,6 +22,8 @@ pub struct CallDelta<'a> {
     pub head: Option<(&'a str, &'a str)>,
     /// A piece of the arguments' JSON text; may be empty.
     pub arguments: Option<&'a str>,
+    /// The entry says that the call is of a function; where a call begins, it always does.
+    pub typed: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -45,6 +47,7 @@ pub struct Events {
     content: Text,
     call_text: String,
     joined: bool,
+    typed: bool,
     apart: bool,
     given_back: usize,
     calls: Vec<Item>,
@@ -83,6 +86,7 @@ impl Events {
             index: item.index,
             head: item.head.as_ref().map(|(id, name)| (self.get(id), self.get(name))),
             arguments: item.arguments.as_ref().map(|range| self.get(range)),
+            typed: item.head.is_some() || self.typed,
         })
     }
 
@@ -149,6 +153,11 @@ impl Events {
     /// From here on a call's head and its arguments share an entry, or not.
     pub(super) fn join(&mut self, joined: bool) {
         self.joined = joined;
+    }
+
+    /// From here on every entry says its type, or only those where a call begins.
+    pub(super) fn type_entries(&mut self, typed: bool) {
+        self.typed = typed;
     }
 
     /// What is next added to the arguments has an entry of its own.

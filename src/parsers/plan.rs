@@ -120,6 +120,7 @@ impl Plan {
 
     fn read(&self, state: &mut State, tokens: &[Token<'_>], events: &mut Events, mut record: Option<&mut Record>) {
         events.join(self.tools().is_some_and(ReadTools::joins));
+        events.type_entries(self.tools().is_some_and(ReadTools::types_entries));
         let State { reasoning, tools, calls } = state;
         for token in tokens {
             if let (Some(half), Some(id)) = (self.dialect.reasoning.as_deref(), token.id) {
@@ -148,6 +149,7 @@ impl Plan {
 
     fn end(&self, state: &mut State, events: &mut Events, mut record: Option<&mut Record>) {
         events.join(self.tools().is_some_and(ReadTools::joins));
+        events.type_entries(self.tools().is_some_and(ReadTools::types_entries));
         let State { reasoning, tools, calls } = state;
         if let Some(half) = self.reasoning() {
             half.finish(reasoning, &mut |piece| match piece {

@@ -29,6 +29,7 @@ pub(super) static THINKING: Thinking = Thinking {
     start: |_| Start::Inside,
     stray: Stray::Text,
     reopens: Reopens::Never,
+    follows_prompt: true,
     counting: Counting::Marked,
     words: None,
     turns: &[],

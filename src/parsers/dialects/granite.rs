@@ -39,6 +39,7 @@ static THINKING: Thinking = Thinking {
     close: "Here is my response:",
     spellings: &[("Here's my thought process:", "Here's my response:")],
     reopens: Reopens::AtStart,
+    follows_prompt: false,
     start: |_| Start::Outside,
     says_empty: false,
     empty_whole: false,

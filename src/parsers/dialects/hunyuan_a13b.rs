@@ -52,6 +52,7 @@ static THINKING: Thinking = Thinking {
     around: &["\n</answer>"],
     stray: Stray::Text,
     reopens: Reopens::Once,
+    follows_prompt: false,
     start: |_| Start::Outside,
     says_empty: false,
     empty_whole: false,

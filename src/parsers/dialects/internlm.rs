@@ -31,6 +31,6 @@ static GRAMMAR: Grammar = Grammar {
         on(Mode::Between, OPEN, &[Act::Begin], Mode::Body),
     ],
     body: Body::JsonCall(JsonCall { arguments: &["parameters", "arguments"], ..JsonCall::MARKED }),
-    manners: Manners::PLAIN,
+    manners: Manners { says_empty: true, ..Manners::PLAIN },
     ..jamba::GRAMMAR
 };

@@ -4,17 +4,19 @@
 //! <function name="get_weather"><param name="city">Paris</param></function>
 //! ```
 //!
-//! Emitted by OpenBMB's MiniCPM 5. Values are text that the tool's schema types; the model may forget the space before `name`.
-//! In a whole answer a call that was cut, or of a function that the request does not have, makes the whole text content.
+//! Emitted by OpenBMB's MiniCPM 5. A value is JSON, or a Python literal, or text, in `<![CDATA[…]]>` or not; a parameter that the
+//! schema says is a string is text. The model may forget the space before `name`. A call of a function that the request does
+//! not have is content; in a whole answer a call that was cut makes the whole text content.
 
 use super::super::Context;
-use super::super::engine::Act::{Begin, End, Text};
-use super::super::engine::Mode::{Between, Body as Args, Content, Name};
+use super::super::engine::Act::{Announce, Begin, End, Text};
+use super::super::engine::Mode::{Body as Args, Content, Name, Preamble};
 use super::super::engine::tags::{self, Part};
-use super::super::engine::{Body, By, Grammar, Manners, Params, Record, Tag, Value, on};
+use super::super::engine::{Body, By, Grammar, Manners, Params, Record, Tag, Typing, Unknown, Value, on, whole};
 use super::super::message::Answer;
+use super::super::python::{self, Json};
 use super::super::registry::Definition;
-use super::{dots, minimax_m2};
+use super::minimax_m2;
 
 pub(in crate::parsers) static DIALECT: Definition = Definition {
     tool_names: &["minicpm5"],
@@ -27,7 +29,8 @@ pub(in crate::parsers) static DIALECT: Definition = Definition {
 
 const CALL: &str = "<function name=\"";
 const TIGHT: &str = "<functionname=\"";
-const END_NAME: &str = "\">";
+const QUOTE: &str = "\"";
+const END_HEAD: &str = ">";
 const END_CALL: &str = "</function>";
 const PARAM: &str = "<param";
 const END_PARAM: &str = "</param>";
@@ -36,7 +39,8 @@ static GRAMMAR: Grammar = Grammar {
     marks: &[
         (CALL, By::Text),
         (TIGHT, By::Text),
-        (END_NAME, By::Text),
+        (QUOTE, By::Text),
+        (END_HEAD, By::Text),
         (END_CALL, By::Text),
         (PARAM, By::Text),
         (END_PARAM, By::Text),
@@ -44,21 +48,23 @@ static GRAMMAR: Grammar = Grammar {
     moves: &[
         on(Content, CALL, &[Begin], Name),
         on(Content, TIGHT, &[Begin], Name),
-        on(Name, END_NAME, &[], Args),
+        on(Name, QUOTE, &[Announce], Preamble),
+        on(Preamble, END_HEAD, &[], Args),
         on(Args, PARAM, &[Text], Args),
         on(Args, END_PARAM, &[Text], Args),
-        on(Args, END_CALL, &[End], Between),
-        on(Between, CALL, &[Begin], Name),
-        on(Between, TIGHT, &[Begin], Name),
+        on(Args, END_CALL, &[End], Content),
     ],
-    body: Body::Params(Params::plain(tag)),
-    manners: Manners { joined: true, ..Manners::PLAIN },
-    whole,
+    body: Body::Params(Params { typing: Typing::Own { streams: |_| false, value }, ..Params::plain(tag) }),
+    manners: Manners { joined: true, unknown: Unknown::GivenBack, ..Manners::PLAIN },
+    whole: complete,
 };
 
 /// Ids of whole answers have another shape.
-fn whole(context: &Context, record: &Record, said: Answer) -> Answer {
-    let mut answer = dots::known(context, record, said);
+fn complete(context: &Context, record: &Record, said: Answer) -> Answer {
+    if record.is_unclosed() {
+        return Answer::text(record.text());
+    }
+    let mut answer = whole::trimmed(context, record, said);
     for call in &mut answer.calls {
         call.id = call.id.replace("chatcmpl-tool-", "call_");
     }
@@ -72,4 +78,12 @@ fn tag(text: &str) -> Tag<'_> {
         Tag::Open { len, key, .. } => Tag::Open { len, key: minimax_m2::unquoted(key.trim()), value: Value::Text },
         tag => tag,
     }
+}
+
+fn value(text: &str, schema: Option<&serde_json::Value>) -> Json {
+    let inside = text.strip_prefix("<![CDATA[").and_then(|text| text.strip_suffix("]]>"));
+    let text = inside.unwrap_or(text);
+    let is_text = schema.is_some_and(|schema| schema.get("type").and_then(serde_json::Value::as_str) == Some("string"));
+    let read = || python::loads(text);
+    if is_text { None } else { read() }.unwrap_or_else(|| Json::Str(text.to_owned()))
 }

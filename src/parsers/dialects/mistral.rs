@@ -63,7 +63,7 @@ static LISTED: Grammar = Grammar {
         on(Preface, "{", &[BeginHere], Args),
     ],
     body: Body::JsonList(JsonList { call: JsonCall { ids: Ids::Nine, ..JsonCall::MARKED }, single: true }),
-    manners: Manners { closes: Some(Between), ..MANNERS },
+    manners: Manners { closes: Some(Between), says_empty: true, types_entries: true, ..MANNERS },
     whole: listed,
 };
 
@@ -84,6 +84,7 @@ static THINKING: Thinking = Thinking {
     turns: &[],
     start: |_| Start::Outside,
     reopens: Reopens::Always,
+    follows_prompt: false,
     trims: true,
     ..qwen3::THINKING
 };

@@ -27,6 +27,7 @@ pub(super) const GRAMMAR: Grammar = Grammar {
         closes: Some(Mode::Content),
         joined: true,
         says_end: true,
+        says_empty: true,
         ..Manners::PLAIN
     },
     whole: whole::strict,

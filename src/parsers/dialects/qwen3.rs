@@ -34,6 +34,7 @@ pub(super) const THINKING: Thinking = Thinking {
     start,
     stray: Stray::Dropped,
     reopens: Reopens::Never,
+    follows_prompt: true,
     counting: Counting::Read,
     words: Some(&["</tool_call>", "<function=", "</function>", "<parameter=", "</parameter>"]),
     turns: &["<|im_start|>", "<|im_end|>"],

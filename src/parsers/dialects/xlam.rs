@@ -31,7 +31,7 @@ static GRAMMAR: Grammar = Grammar {
         ("\n", By::Text),
     ],
     moves: &[
-        on(Mode::Start, "\n", &[], Mode::Start),
+        on(Mode::Start, "\n", &[Act::Text], Mode::Start),
         on(Mode::Start, "[", &[Act::BeginHere], Mode::Body),
         on(Mode::Start, "<tool_call>", &[Act::Begin], Mode::Body),
         on(Mode::Start, "[TOOL_CALLS]", &[Act::Begin], Mode::Body),
@@ -43,6 +43,6 @@ static GRAMMAR: Grammar = Grammar {
         on(Mode::Between, "```", &[], Mode::Content),
     ],
     body: Body::JsonList(JsonList { call: JsonCall { ids: Ids::Counted, ..JsonCall::MARKED }, single: false }),
-    manners: Manners { start: Mode::Start, ..jamba::GRAMMAR.manners },
+    manners: Manners { start: Mode::Start, says_empty: true, ..jamba::GRAMMAR.manners },
     ..jamba::GRAMMAR
 };

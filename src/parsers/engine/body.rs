@@ -1,5 +1,6 @@
 //! How the body of a call is read, whatever marks stand around it.
 
+pub(in crate::parsers) mod block;
 mod braces;
 mod collected;
 mod json_call;
@@ -9,6 +10,7 @@ mod py_calls;
 mod raw;
 pub(in crate::parsers) mod tags;
 
+pub(in crate::parsers) use block::{Block, BlockMemory};
 pub(in crate::parsers) use braces::{Braces, BracesMemory};
 pub(in crate::parsers) use collected::{Collected, CollectedMemory};
 pub(in crate::parsers) use json_call::{JsonCall, JsonCallMemory};
@@ -38,6 +40,8 @@ pub(in crate::parsers) enum Body {
     Braces(Braces),
     /// Anything, made into arguments at its end.
     Collected(Collected),
+    /// Anything, made into calls at its end.
+    Block(Block),
 }
 
 /// Where the body of a call stands.
@@ -68,12 +72,15 @@ pub(in crate::parsers) enum BodyMemory {
     /// In a body that is collected.
     #[serde(rename = "c")]
     Collected(Box<CollectedMemory>),
+    /// In a block.
+    #[serde(rename = "k")]
+    Block(Box<BlockMemory>),
 }
 
 impl Body {
     /// True where the name stands in the body, not before it.
     pub(super) fn names_itself(&self) -> bool {
-        matches!(self, Self::JsonCall(_) | Self::JsonList(_) | Self::PyCalls(_))
+        matches!(self, Self::JsonCall(_) | Self::JsonList(_) | Self::PyCalls(_) | Self::Block(_))
     }
 
     /// True where nothing is said before the end, so that reading does no harm to a call that is none.
@@ -91,6 +98,7 @@ impl Body {
             Self::Raw(_) => BodyMemory::Raw(Box::default()),
             Self::Braces(_) => BodyMemory::Braces(Box::default()),
             Self::Collected(_) => BodyMemory::Collected(Box::default()),
+            Self::Block(_) => BodyMemory::Block(Box::new(BlockMemory::begin(mark))),
         }
     }
 
@@ -125,6 +133,10 @@ impl Body {
             }
             (Self::Collected(_), BodyMemory::Collected(memory)) => {
                 memory.read(text);
+                ""
+            }
+            (Self::Block(body), BodyMemory::Block(memory)) => {
+                body.read(memory, text, out);
                 ""
             }
             _ => "",
@@ -178,6 +190,7 @@ impl Body {
             (Self::Raw(body), BodyMemory::Raw(memory)) => body.end(&memory, out),
             (Self::Braces(body), BodyMemory::Braces(memory)) => body.end(*memory, out),
             (Self::Collected(body), BodyMemory::Collected(memory)) => body.end(&memory, out),
+            (Self::Block(body), BodyMemory::Block(memory)) => body.end(*memory, mark, out),
             _ => {}
         }
     }

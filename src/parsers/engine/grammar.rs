@@ -12,6 +12,9 @@ use crate::parsers::{Context, Token};
 /// White space at the start of content that is kept back at most.
 const MAX_BLANK: usize = 1024;
 
+/// A call that may have to be given back and is longer than this is given back.
+const MAX_RAW: usize = 1024 * 1024;
+
 /// A name longer than this is none.
 const MAX_NAME: usize = 1024;
 
@@ -103,8 +106,8 @@ pub(in crate::parsers) struct Manners {
     pub(in crate::parsers) joined: bool,
     /// A call's head has empty arguments.
     pub(in crate::parsers) empty_head: bool,
-    /// A call of a function that the request does not have is dropped.
-    pub(in crate::parsers) known_only: bool,
+    /// What becomes of a call of a function that the request does not have.
+    pub(in crate::parsers) unknown: Unknown,
     pub(in crate::parsers) ids: Ids,
     /// The mode in which a reply begins.
     pub(in crate::parsers) start: Mode,
@@ -116,6 +119,8 @@ pub(in crate::parsers) struct Manners {
     pub(in crate::parsers) ends_apart: bool,
     /// After the calls, chunks that say nothing have an empty content.
     pub(in crate::parsers) says_end: bool,
+    /// Every entry of a call says its type, not only the first.
+    pub(in crate::parsers) types_entries: bool,
     /// `required` and named choices make the model write plain JSON.
     pub(in crate::parsers) forces_json: bool,
     /// It reads even where no call may come or only the reasoning of its name was configured: its marks are never content.
@@ -137,6 +142,17 @@ pub(in crate::parsers) enum Blank {
     Dropped,
 }
 
+/// What becomes of a call of a function that the request does not have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::parsers) enum Unknown {
+    /// It is a call.
+    Called,
+    /// It is dropped.
+    Dropped,
+    /// It is given back as content.
+    GivenBack,
+}
+
 impl Manners {
     /// How a parser behaves that was written by hand.
     pub(in crate::parsers) const PLAIN: Self = Self {
@@ -144,7 +160,7 @@ impl Manners {
         strays: &[],
         blank: Blank::Said,
         joined: false,
-        known_only: false,
+        unknown: Unknown::Called,
         empty_head: false,
         ids: Ids::Random,
         start: Mode::Content,
@@ -152,6 +168,7 @@ impl Manners {
         holds_tail: false,
         ends_apart: false,
         says_end: false,
+        types_entries: false,
         forces_json: true,
         always: false,
         says_empty: false,
@@ -164,7 +181,7 @@ impl Manners {
         strays: &[],
         blank: Blank::Dropped,
         joined: true,
-        known_only: false,
+        unknown: Unknown::Called,
         empty_head: false,
         ids: Ids::OfModel,
         start: Mode::Content,
@@ -172,6 +189,7 @@ impl Manners {
         holds_tail: false,
         ends_apart: false,
         says_end: false,
+        types_entries: false,
         forces_json: true,
         always: false,
         says_empty: false,
@@ -267,6 +285,10 @@ impl ReadTools for Compiled {
         self.grammar.manners.joined
     }
 
+    fn types_entries(&self) -> bool {
+        self.grammar.manners.types_entries
+    }
+
     fn forces_json(&self) -> bool {
         self.grammar.manners.forces_json
     }
@@ -328,7 +350,9 @@ impl Compiled {
         if memory.mode == Mode::Body && self.grammar.manners.closes.is_some() {
             return self.closing(memory, text, out);
         }
-        out.note(text);
+        if self.note(memory, text, out) {
+            return "";
+        }
         match memory.mode {
             Mode::Content | Mode::Think if self.grammar.manners.holds_tail => self.solid(memory, text, out),
             Mode::Content => self.content(memory, text, out),
@@ -349,6 +373,22 @@ impl Compiled {
             }
         }
         ""
+    }
+
+    /// Notes raw text, and keeps that of a call that may have to be given back. Returns true where it has been: a call
+    /// too long to be kept.
+    fn note(&self, memory: &mut ToolMemory, text: &str, out: &mut Output<'_>) -> bool {
+        out.note(text);
+        if memory.raw.is_empty() {
+            return false;
+        }
+        memory.raw.push_str(text);
+        let too_long = memory.raw.len() > MAX_RAW;
+        if too_long {
+            give_back(memory, out);
+            (memory.open, memory.mode) = (false, Mode::Content);
+        }
+        too_long
     }
 
     /// Reads a body that may end by itself. What turned out to be no call is content.
@@ -414,7 +454,7 @@ impl Compiled {
         if found.acts.contains(&Act::Text) {
             self.all(memory, literal, out);
         } else if !found.acts.contains(&Act::First) {
-            out.note(literal);
+            self.note(memory, literal, out);
         }
         for act in found.acts {
             match act {
@@ -445,6 +485,10 @@ impl Compiled {
         memory.open = true;
         memory.announced = false;
         memory.name.clear();
+        memory.raw.clear();
+        if self.grammar.manners.unknown == Unknown::GivenBack {
+            memory.raw.push_str(literal);
+        }
         memory.body = self.grammar.body.begin(literal);
         out.note_body();
     }
@@ -462,7 +506,7 @@ impl Compiled {
             return;
         }
         memory.announced = true;
-        let known = |name: &str| !self.grammar.manners.known_only || out.context.knows(name);
+        let known = |name: &str| self.grammar.manners.unknown == Unknown::Called || out.context.knows(name);
         let head = memory.name.trim();
         let (id, name) = match self.grammar.manners.ids {
             Ids::Spelled(split) => split(head).map_or((None, ""), |(id, name)| (Some(id), name)),
@@ -474,6 +518,7 @@ impl Compiled {
             return;
         }
         memory.called = true;
+        memory.raw.clear();
         let blank = std::mem::take(&mut memory.blank);
         if self.grammar.manners.blank != Blank::Dropped {
             out.content(&blank);
@@ -499,9 +544,17 @@ impl Compiled {
         if self.grammar.manners.ends_apart {
             out.events.set_apart();
         }
-        if memory.announced || self.grammar.body.names_itself() {
+        if !memory.raw.is_empty() {
+            give_back(memory, out);
+        } else if memory.announced || self.grammar.body.names_itself() {
             self.grammar.body.end(body, literal, out);
         }
         memory.open = false;
     }
+}
+
+/// The open call is none: its text is content.
+fn give_back(memory: &mut ToolMemory, out: &mut Output<'_>) {
+    out.events.push_given_back();
+    out.content(&std::mem::take(&mut memory.raw));
 }

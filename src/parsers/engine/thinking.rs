@@ -66,6 +66,8 @@ pub(in crate::parsers) struct Thinking {
     pub(in crate::parsers) stray: Stray,
     /// An opening mark in content begins reasoning again.
     pub(in crate::parsers) reopens: Reopens,
+    /// A prompt that ends inside reasoning is followed, though replies begin in content.
+    pub(in crate::parsers) follows_prompt: bool,
     pub(in crate::parsers) counting: Counting,
     /// For what vLLM reads with its engine: special tokens that are no marks disappear, and reasoning waits at the start
     /// of these words, as it does for its own marks.
@@ -149,8 +151,8 @@ impl ReadReasoning for Compiled {
 
     fn start(&self, context: &Context) -> ReasoningMemory {
         let start = (self.thinking.start)(context);
-        let always = start == Start::Outside && self.thinking.reopens == Reopens::Always;
-        let follows = always && self.opened_by_prompt(context);
+        let may_follow = start == Start::Outside && self.thinking.follows_prompt;
+        let follows = may_follow && self.opened_by_prompt(context);
         let inside = follows || start == Start::Inside && !self.ended_by_prompt(context);
         let keeps = (self.thinking.promotes)(context);
         ReasoningMemory { inside, keeps, opened: follows, ..ReasoningMemory::default() }

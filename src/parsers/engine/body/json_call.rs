@@ -13,9 +13,6 @@ use crate::parsers::python;
 /// A call longer than this without a name is none: it becomes content.
 const MAX_UNNAMED: usize = 64 * 1024;
 
-/// A call that waits for its end and is longer than this is none, either.
-const MAX_WAITING: usize = 1024 * 1024;
-
 /// White space inside arguments that is kept back at most.
 const MAX_BLANK: usize = 1024;
 
@@ -32,8 +29,6 @@ pub(in crate::parsers) struct JsonCall {
     pub(in crate::parsers) holds_blank: bool,
     /// A call without a name is given back as content.
     pub(in crate::parsers) gives_back: bool,
-    /// Nothing is said before the call is complete; one that was cut is none.
-    pub(in crate::parsers) waits_for_end: bool,
 }
 
 impl JsonCall {
@@ -45,7 +40,6 @@ impl JsonCall {
         waits_for_arguments: false,
         holds_blank: true,
         gives_back: true,
-        waits_for_end: false,
     };
 
     /// Under a grammar: begun by its arguments.
@@ -159,10 +153,6 @@ impl JsonCall {
         text: &'t str,
         out: &mut Output<'_>,
     ) -> &'t str {
-        if self.waits_for_end && memory.place != Place::Bad {
-            self.collect(memory, text, out);
-            return "";
-        }
         let mut rest = text;
         while !rest.is_empty() && !matches!(memory.place, Place::End | Place::Bad) {
             rest = match memory.place {
@@ -175,16 +165,6 @@ impl JsonCall {
         let (consumed, rest) = text.split_at(text.len() - rest.len());
         self.keep(memory, consumed, out);
         rest
-    }
-
-    /// Keeps a call that is said at its end.
-    fn collect(&self, memory: &mut JsonCallMemory, text: &str, out: &mut Output<'_>) {
-        memory.raw.push_str(text);
-        memory.early.push_str(text);
-        if memory.early.len() > MAX_WAITING {
-            self.give_back(memory, out);
-            *memory = JsonCallMemory { place: Place::Bad, ..JsonCallMemory::default() };
-        }
     }
 
     /// Keeps text of a call that has no name yet, to be given back.
@@ -200,23 +180,10 @@ impl JsonCall {
 
     /// The call ends. Without a name it was none.
     pub(in crate::parsers) fn end(&self, memory: &JsonCallMemory, mark: &str, out: &mut Output<'_>) {
-        if self.waits_for_end && (mark.is_empty() || self.say_all(&memory.early, out)) {
-            return;
-        }
         if !memory.begun && !memory.raw.is_empty() {
             self.give_back(memory, out);
             out.content(mark);
         }
-    }
-
-    /// Says a complete call, if it is one.
-    fn say_all(&self, text: &str, out: &mut Output<'_>) -> bool {
-        let Some(call) = python::loads(text.trim()) else { return false };
-        let Some(name) = call.get(self.name).and_then(python::Json::as_str) else { return false };
-        out.call(name, self.ids);
-        let arguments = self.arguments.iter().find_map(|key| call.get(key));
-        out.arguments(&arguments.map_or_else(|| "{}".to_owned(), python::dumps));
-        true
     }
 
     fn give_back(&self, memory: &JsonCallMemory, out: &mut Output<'_>) {
