@@ -20,10 +20,10 @@ mod thinking;
 pub(super) mod whole;
 
 pub(super) use body::{
-    Block, Body, Braces, Collected, JsonCall, JsonList, Params, PyCalls, Raw, Tag, Typing, Value, block, tags,
+    Block, Body, Braces, Collected, Flow, JsonCall, JsonList, Params, PyCalls, Raw, Tag, Typing, Value, block, tags,
 };
 pub(super) use forced::{Named, Required};
-pub(super) use grammar::{Act, Blank, Grammar, Manners, Mode, Move, Unknown, on};
+pub(super) use grammar::{Act, Blank, Grammar, Lexer, Manners, Mode, Move, Unknown, on};
 pub(super) use marks::{By, Marks};
 pub(super) use memory::{ReasoningMemory, ToolMemory};
 pub(super) use output::{Ids, Output, Record};

@@ -7,7 +7,7 @@
 //! Emitted by the Swiss AI Initiative's Apertus. The function's name is the key of its arguments. Text after the calls is
 //! content.
 
-use super::super::engine::{Act, Body, By, Grammar, JsonCall, JsonList, Mode, on, whole};
+use super::super::engine::{Act, Body, By, Grammar, JsonCall, JsonList, Manners, Mode, on, whole};
 use super::super::registry::Definition;
 use super::jamba;
 
@@ -31,6 +31,7 @@ static GRAMMAR: Grammar = Grammar {
         on(Mode::Between, CLOSE, &[], Mode::Content),
     ],
     body: Body::JsonList(JsonList { call: JsonCall { name: "", ..JsonCall::MARKED }, single: false }),
+    manners: Manners { says_empty: false, ..jamba::GRAMMAR.manners },
     whole: whole::strict,
     ..jamba::GRAMMAR
 };

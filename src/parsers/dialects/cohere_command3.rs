@@ -12,7 +12,7 @@
 
 use super::super::engine::Act::{Begin, End};
 use super::super::engine::Mode::{Between, Body as Args, Content, Preamble, Think};
-use super::super::engine::{Blank, Body, By, Grammar, Ids, JsonCall, JsonList, Manners, on, whole};
+use super::super::engine::{Blank, Body, By, Flow, Grammar, Ids, JsonCall, JsonList, Lexer, Manners, on, whole};
 use super::super::registry::Definition;
 
 pub(in crate::parsers) static DIALECT: Definition = Definition {
@@ -74,13 +74,20 @@ pub(super) const GRAMMAR: Grammar = Grammar {
         on(Between, THINKING, &[], Think),
     ],
     body: Body::JsonList(JsonList {
-        call: JsonCall { name: "tool_name", arguments: &["parameters"], ids: Ids::Index, ..JsonCall::MARKED },
+        call: JsonCall {
+            name: "tool_name",
+            arguments: &["parameters"],
+            ids: Ids::Index,
+            flow: Flow::Escapes,
+            ..JsonCall::MARKED
+        },
         single: false,
     }),
     manners: Manners {
         closes: Some(Between),
         forces_json: false,
         always: true,
+        lexer: Lexer::Tokens,
         holds_tail: true,
         blank: Blank::Said,
         ..Manners::ENGINE

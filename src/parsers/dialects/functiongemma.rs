@@ -33,7 +33,7 @@ static GRAMMAR: Grammar = Grammar {
         on(Name, "{", &[First], Args),
         on(Args, END_CALL, &[End], Content),
     ],
-    body: Body::Braces(Braces { quote: "<escape>", typed: true }),
+    body: Body::Braces(Braces { quote: "<escape>", typed: true, opened: false }),
     manners: Manners { joined: true, ..Manners::PLAIN },
     whole: whole::trimmed,
 };

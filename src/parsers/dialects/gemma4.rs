@@ -7,7 +7,7 @@
 //!
 //! Emitted by Google's Gemma 4. Strings have quotes of their own, which are one token; other values stand bare.
 
-use super::super::engine::Act::{Begin, End, First};
+use super::super::engine::Act::{Begin, End};
 use super::super::engine::Mode::{Body as Args, Content, Name, Preamble};
 use super::super::engine::{Body, Braces, By, Grammar, Manners, Reopens, Start, Thinking, on, whole};
 use super::super::registry::Definition;
@@ -34,11 +34,11 @@ pub(super) const GRAMMAR: Grammar = Grammar {
         on(Content, CALL, &[Begin], Preamble),
         on(Preamble, "call:", &[], Name),
         on(Preamble, END_CALL, &[], Content),
-        on(Name, "{", &[First], Args),
+        on(Name, "{", &[], Args),
         on(Name, END_CALL, &[End], Content),
         on(Args, END_CALL, &[End], Content),
     ],
-    body: Body::Braces(Braces { quote: QUOTE, typed: false }),
+    body: Body::Braces(Braces { quote: QUOTE, typed: false, opened: true }),
     manners: Manners { engine: Some(&[QUOTE, CHANNEL]), strays: &[END_CHANNEL], forces_json: false, ..Manners::ENGINE },
     whole: whole::trimmed,
 };

@@ -9,7 +9,7 @@
 //!
 //! Emitted by Sber's GigaChat 3; later ones put `<|function_call|>` before the object instead. Text after a call is dropped.
 
-use super::super::engine::{Act, Body, By, Grammar, JsonCall, Mode, on};
+use super::super::engine::{Act, Body, By, Grammar, JsonCall, Manners, Mode, on};
 use super::super::registry::Definition;
 use super::jamba;
 
@@ -34,5 +34,6 @@ static GRAMMAR: Grammar = Grammar {
         on(Mode::Between, MARK, &[Act::Begin], Mode::Body),
     ],
     body: Body::JsonCall(JsonCall::MARKED),
+    manners: Manners { says_empty: false, ..jamba::GRAMMAR.manners },
     ..jamba::GRAMMAR
 };

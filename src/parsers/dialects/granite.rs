@@ -9,7 +9,7 @@
 //! The sentences that begin reasoning and response are plain text, and count only at the start of a reply.
 
 use super::super::engine::{
-    Act, Body, By, Grammar, Ids, JsonCall, JsonList, Manners, Mode, Reopens, Start, Thinking, on, whole,
+    Act, Body, By, Flow, Grammar, Ids, JsonCall, JsonList, Manners, Mode, Reopens, Start, Thinking, on, whole,
 };
 use super::super::registry::Definition;
 use super::deepseek_r1;
@@ -29,7 +29,10 @@ const WORD: &str = "<tool_call>";
 static GRAMMAR: Grammar = Grammar {
     marks: &[(TOKEN, By::Token), (WORD, By::Text)],
     moves: &[on(Mode::Content, TOKEN, &[Act::Begin], Mode::Body), on(Mode::Content, WORD, &[Act::Begin], Mode::Body)],
-    body: Body::JsonList(JsonList { call: JsonCall { ids: Ids::OfModel, ..JsonCall::MARKED }, single: false }),
+    body: Body::JsonList(JsonList {
+        call: JsonCall { ids: Ids::OfModel, flow: Flow::Certain, ..JsonCall::MARKED },
+        single: false,
+    }),
     manners: Manners { closes: Some(Mode::Content), ..Manners::ENGINE },
     whole: whole::trimmed,
 };

@@ -27,6 +27,6 @@ pub(super) const GRAMMAR: Grammar = Grammar {
     marks: &[(OPEN, By::Text), (CLOSE, By::Text)],
     moves: &[on(Mode::Content, OPEN, &[Act::Begin], Mode::Body), on(Mode::Body, CLOSE, &[Act::End], Mode::Between)],
     body: Body::JsonList(JsonList { call: JsonCall::MARKED, single: false }),
-    manners: Manners { closes: Some(Mode::Between), ..Manners::PLAIN },
+    manners: Manners { closes: Some(Mode::Between), says_empty: true, ..Manners::PLAIN },
     whole: whole::objects,
 };

@@ -34,6 +34,6 @@ static GRAMMAR: Grammar = Grammar {
         call: JsonCall { arguments: &["parameters", "arguments"], ..JsonCall::MARKED },
         single: true,
     }),
-    manners: Manners { closes: Some(Mode::Between), forces_json: false, ..Manners::PLAIN },
+    manners: Manners { closes: Some(Mode::Between), forces_json: false, says_empty: true, ..Manners::PLAIN },
     whole: whole::objects,
 };

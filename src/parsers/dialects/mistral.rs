@@ -7,13 +7,13 @@
 //!
 //! Emitted by Mistral AI's models: lists of calls up to version 7 of their tokenizer, a mark for each call from version 11 on
 //! (known by its token `[ARGS]`, which models may leave out before the brace), reasoning from version 13 on. Ids are nine
-//! letters and digits.
+//! letters and digits. A forced list has no mark before it. Text after a marked call is content, text after a list is dropped.
 
 use super::super::Context;
 use super::super::engine::Act::{Begin, BeginHere, End, First};
 use super::super::engine::Mode::{Between, Body as Args, Content, Name, Start as Preface};
 use super::super::engine::{
-    Body, By, Grammar, Ids, JsonCall, JsonList, Manners, Raw, Record, Reopens, Start, Thinking, on, whole,
+    Body, By, Flow, Grammar, Ids, JsonCall, JsonList, Lexer, Manners, Raw, Record, Reopens, Start, Thinking, on, whole,
 };
 use super::super::message::Answer;
 use super::super::registry::Definition;
@@ -48,9 +48,9 @@ static MARKED: Grammar = Grammar {
         on(Name, "{", &[First], Args),
         on(Args, CALLS, &[End, Begin], Name),
     ],
-    body: Body::Raw(Raw { holds_brace: true, empty: "{}" }),
-    manners: MANNERS,
-    whole: whole::as_said,
+    body: Body::Raw(Raw { closes: true, ..Raw::HELD }),
+    manners: Manners { closes: Some(Content), ..MANNERS },
+    whole: marked,
 };
 
 static LISTED: Grammar = Grammar {
@@ -62,16 +62,40 @@ static LISTED: Grammar = Grammar {
         on(Preface, "[", &[BeginHere], Args),
         on(Preface, "{", &[BeginHere], Args),
     ],
-    body: Body::JsonList(JsonList { call: JsonCall { ids: Ids::Nine, ..JsonCall::MARKED }, single: true }),
-    manners: Manners { closes: Some(Between), says_empty: true, types_entries: true, ..MANNERS },
+    body: Body::JsonList(JsonList {
+        call: JsonCall {
+            ids: Ids::Nine,
+            flow: Flow::Plain,
+            arguments: &["arguments", "parameters"],
+            ..JsonCall::MARKED
+        },
+        single: true,
+    }),
+    manners: Manners {
+        closes: Some(Between),
+        start_forced: Some(Preface),
+        says_empty: true,
+        lexer: Lexer::None,
+        types_entries: true,
+        ..MANNERS
+    },
     whole: listed,
 };
 
-/// What is no list of calls is given back without its mark.
+/// Content beside calls loses the white space at its edges.
+fn marked(_context: &Context, _record: &Record, mut said: Answer) -> Answer {
+    if !said.calls.is_empty() {
+        said.content = said.content.trim().to_owned();
+    }
+    said
+}
+
+/// What is no list of calls is given back without its mark and white space behind that.
 fn listed(context: &Context, record: &Record, said: Answer) -> Answer {
     let answer = whole::objects(context, record, said);
     match answer.content.split_once(CALLS) {
         Some((before, after)) if answer.given_back => Answer::text(&(before.to_owned() + after.trim_start())),
+        None if answer.given_back => Answer::text(answer.content.trim_start()),
         _ => answer,
     }
 }

@@ -43,6 +43,6 @@ static GRAMMAR: Grammar = Grammar {
         on(Mode::Between, "```", &[], Mode::Content),
     ],
     body: Body::JsonList(JsonList { call: JsonCall { ids: Ids::Counted, ..JsonCall::MARKED }, single: false }),
-    manners: Manners { start: Mode::Start, says_empty: true, ..jamba::GRAMMAR.manners },
+    manners: Manners { start: Mode::Start, ..jamba::GRAMMAR.manners },
     ..jamba::GRAMMAR
 };

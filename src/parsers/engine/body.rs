@@ -2,6 +2,7 @@
 
 pub(in crate::parsers) mod block;
 mod braces;
+mod certain;
 mod collected;
 mod json_call;
 mod json_list;
@@ -13,7 +14,7 @@ pub(in crate::parsers) mod tags;
 pub(in crate::parsers) use block::{Block, BlockMemory};
 pub(in crate::parsers) use braces::{Braces, BracesMemory};
 pub(in crate::parsers) use collected::{Collected, CollectedMemory};
-pub(in crate::parsers) use json_call::{JsonCall, JsonCallMemory};
+pub(in crate::parsers) use json_call::{Flow, JsonCall, JsonCallMemory};
 pub(in crate::parsers) use json_list::{JsonList, JsonListMemory};
 pub(in crate::parsers) use params::{Params, ParamsMemory, Tag, Typing, Value};
 pub(in crate::parsers) use py_calls::{PyCalls, PyCallsMemory};
@@ -104,10 +105,10 @@ impl Body {
 
     /// The name has been read.
     pub(super) fn named(&self, memory: &mut BodyMemory, name: &str) {
-        match memory {
-            BodyMemory::Params(memory) => memory.named(name),
-            BodyMemory::Braces(memory) => memory.named(name),
-            BodyMemory::Collected(memory) => memory.named(name),
+        match (self, memory) {
+            (_, BodyMemory::Params(memory)) => memory.named(name),
+            (_, BodyMemory::Collected(memory)) => memory.named(name),
+            (Self::Braces(body), BodyMemory::Braces(memory)) => body.named(memory, name),
             _ => {}
         }
     }
@@ -123,10 +124,7 @@ impl Body {
                 body.read(memory, text, out);
                 ""
             }
-            (Self::Raw(body), BodyMemory::Raw(memory)) => {
-                body.read(memory, text, out);
-                ""
-            }
+            (Self::Raw(body), BodyMemory::Raw(memory)) => body.read(memory, text, out),
             (Self::Braces(body), BodyMemory::Braces(memory)) => {
                 body.read(memory, text, out);
                 ""
@@ -159,6 +157,7 @@ impl Body {
             BodyMemory::JsonCall(memory) => memory.is_over().then_some(memory.is_begun()),
             BodyMemory::JsonList(memory) => memory.is_over().then_some(memory.is_begun()),
             BodyMemory::PyCalls(memory) => memory.is_over().then_some(memory.is_begun()),
+            BodyMemory::Raw(memory) => memory.is_over().then_some(true),
             _ => None,
         }
     }
@@ -183,7 +182,7 @@ impl Body {
     /// The call ends, by this mark or at the end of the reply.
     pub(super) fn end(&self, memory: BodyMemory, mark: &str, out: &mut Output<'_>) {
         match (self, memory) {
-            (Self::JsonCall(body), BodyMemory::JsonCall(memory)) => body.end(&memory, mark, out),
+            (Self::JsonCall(body), BodyMemory::JsonCall(mut memory)) => body.end(&mut memory, mark, out),
             (Self::JsonList(body), BodyMemory::JsonList(memory)) => body.end(*memory, mark, out),
             (Self::PyCalls(body), BodyMemory::PyCalls(memory)) => body.end(*memory, mark, out),
             (Self::Params(body), BodyMemory::Params(memory)) => body.end(*memory, mark, out),

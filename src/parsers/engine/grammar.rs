@@ -7,7 +7,7 @@ use super::marks::LOOKALIKE;
 use super::scan::{Found, Literals, MarkId};
 use super::{By, Ids, Marks, Output, ReadTools, Record, Setup, ToolMemory};
 use crate::parsers::message::Answer;
-use crate::parsers::{Context, Token};
+use crate::parsers::{Context, Token, ToolChoice};
 
 /// White space at the start of content that is kept back at most.
 const MAX_BLANK: usize = 1024;
@@ -98,6 +98,8 @@ pub(in crate::parsers) struct Grammar {
 pub(in crate::parsers) struct Manners {
     /// For what vLLM reads with its engine: special tokens that are no marks disappear, but for these.
     pub(in crate::parsers) engine: Option<&'static [&'static str]>,
+    /// What text waits for in vLLM's lexer, beside the marks that are text.
+    pub(in crate::parsers) lexer: Lexer,
     /// Marks of reasoning that are dropped in content, where a reasoning half was configured, too.
     pub(in crate::parsers) strays: &'static [&'static str],
     /// What becomes of white space before the first call, if there is nothing else.
@@ -111,6 +113,8 @@ pub(in crate::parsers) struct Manners {
     pub(in crate::parsers) ids: Ids,
     /// The mode in which a reply begins.
     pub(in crate::parsers) start: Mode,
+    /// The mode in which a reply begins that has to call.
+    pub(in crate::parsers) start_forced: Option<Mode>,
     /// The body ends by itself, and then this mode follows; or only marks end it.
     pub(in crate::parsers) closes: Option<Mode>,
     /// White space at the end of reasoning and content waits for more of it.
@@ -129,6 +133,17 @@ pub(in crate::parsers) struct Manners {
     pub(in crate::parsers) says_empty: bool,
     /// What begins like this and may have become a mark is dropped at the end of the reply; empty where nothing is.
     pub(in crate::parsers) drops_cut: &'static str,
+}
+
+/// What text waits for that is no mark in the end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::parsers) enum Lexer {
+    /// Nothing.
+    None,
+    /// The characters of marks that are tokens.
+    Tokens,
+    /// The characters of any mark, wherever that has a meaning.
+    Marks,
 }
 
 /// What becomes of white space that no other content precedes.
@@ -157,6 +172,7 @@ impl Manners {
     /// How a parser behaves that was written by hand.
     pub(in crate::parsers) const PLAIN: Self = Self {
         engine: None,
+        lexer: Lexer::None,
         strays: &[],
         blank: Blank::Said,
         joined: false,
@@ -164,6 +180,7 @@ impl Manners {
         empty_head: false,
         ids: Ids::Random,
         start: Mode::Content,
+        start_forced: None,
         closes: None,
         holds_tail: false,
         ends_apart: false,
@@ -178,6 +195,7 @@ impl Manners {
     /// How vLLM's engine behaves.
     pub(in crate::parsers) const ENGINE: Self = Self {
         engine: Some(&[]),
+        lexer: Lexer::Marks,
         strays: &[],
         blank: Blank::Dropped,
         joined: true,
@@ -185,6 +203,7 @@ impl Manners {
         empty_head: false,
         ids: Ids::OfModel,
         start: Mode::Content,
+        start_forced: None,
         closes: None,
         holds_tail: false,
         ends_apart: false,
@@ -202,8 +221,12 @@ impl Grammar {
     pub(in crate::parsers) fn compile(&'static self, setup: &Setup<'_>) -> Box<dyn ReadTools> {
         let mut marks = Marks::new(self.marks, setup.vocabulary);
         if let Some(kept) = self.manners.engine {
-            let words: Vec<_> = self.marks.iter().map(|(text, _)| *text).collect();
-            marks = marks.dropping_specials(setup.vocabulary, kept).waiting_for(setup.vocabulary, &words);
+            marks = marks.dropping_specials(setup.vocabulary, kept);
+        }
+        if self.manners.lexer != Lexer::None {
+            let all = self.manners.lexer == Lexer::Marks;
+            let words: Vec<_> = self.marks.iter().filter(|_| all).map(|(text, _)| *text).collect();
+            marks = marks.waiting_for(setup.vocabulary, &words);
         }
         let ids: Vec<_> = (0..self.marks.len() as MarkId).collect();
         let strays = if setup.beside_reasoning { self.manners.strays } else { &[] };
@@ -237,8 +260,11 @@ struct Compiled {
 }
 
 impl ReadTools for Compiled {
-    fn start(&self, _context: &Context) -> ToolMemory {
-        ToolMemory { mode: self.grammar.manners.start, ..ToolMemory::default() }
+    fn start(&self, context: &Context) -> ToolMemory {
+        let Manners { start, start_forced, .. } = self.grammar.manners;
+        let forced = matches!(context.tool_choice, ToolChoice::Required | ToolChoice::Named(_));
+        let mode = start_forced.filter(|_| forced).unwrap_or(start);
+        ToolMemory { mode, ..ToolMemory::default() }
     }
 
     fn read(&self, memory: &mut ToolMemory, token: Token<'_>, out: &mut Output<'_>) {
@@ -259,7 +285,8 @@ impl ReadTools for Compiled {
             self.grammar.body.end_chunk(&mut memory.body, out);
         }
         let ended = manners.says_end && memory.called && !memory.open;
-        if out.events.is_empty() && (ended || manners.says_empty && memory.mode == Mode::Content) {
+        let spoken = memory.mode == Mode::Content && memory.held.is_empty();
+        if out.events.is_empty() && (ended || manners.says_empty && spoken) {
             out.events.push_content("");
         }
     }
@@ -541,7 +568,7 @@ impl Compiled {
             memory.spoken = true;
             out.content(&std::mem::take(&mut memory.blank));
         }
-        if self.grammar.manners.ends_apart {
+        if self.grammar.manners.ends_apart && literal.is_empty() {
             out.events.set_apart();
         }
         if !memory.raw.is_empty() {

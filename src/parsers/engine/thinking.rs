@@ -127,7 +127,16 @@ impl Thinking {
         let inside = marks.literals_and(0..list.len() as MarkId, spellings(CLOSE));
         let in_prompt = [self.open, self.close].map(|text| vocabulary.ids.get(text).copied());
         let turns = self.turns.iter().filter_map(|text| vocabulary.ids.get(*text).copied()).collect();
-        Box::new(Compiled { thinking: self, marks, inside, outside, turns, around, in_prompt })
+        Box::new(Compiled {
+            thinking: self,
+            marks,
+            inside,
+            outside,
+            nothing: Literals::new([]),
+            turns,
+            around,
+            in_prompt,
+        })
     }
 }
 
@@ -137,6 +146,8 @@ struct Compiled {
     marks: Marks,
     inside: Literals,
     outside: Literals,
+    /// What to look for where no mark may come.
+    nothing: Literals,
     turns: Vec<u32>,
     /// The first of the marks around content.
     around: MarkId,
@@ -265,11 +276,20 @@ impl Compiled {
     }
 
     fn plain(&self, memory: &mut ReasoningMemory, token: Token<'_>, say: &mut dyn FnMut(Piece<'_>)) {
-        let literals = if memory.inside { &self.inside } else { &self.outside };
+        let literals = self.literals(memory);
         if memory.held.is_empty() && literals.find(token.text, false) == Found::Nothing {
             return self.say(memory, token, say);
         }
         self.text(memory, token.text, false, say);
+    }
+
+    /// What to look for here.
+    fn literals(&self, memory: &ReasoningMemory) -> &Literals {
+        match self.thinking.reopens {
+            _ if memory.inside => &self.inside,
+            Reopens::AtStart if !self.reopens(memory) => &self.nothing,
+            _ => &self.outside,
+        }
     }
 
     /// Says content. Where marks may stand around it, white space outside of them is nothing.
@@ -340,7 +360,7 @@ impl Compiled {
         all.push_str(text);
         let mut rest = all.as_str();
         loop {
-            let literals = if memory.inside { &self.inside } else { &self.outside };
+            let literals = self.literals(memory);
             let (at, len, mark) = match literals.find(rest, last) {
                 Found::Nothing => (rest.len(), 0, None),
                 Found::Maybe { at } => (at, 0, None),
@@ -351,8 +371,14 @@ impl Compiled {
                 self.say(memory, Token { id: None, text: plain }, say);
             }
             let Some(mark) = mark else {
-                memory.held.push_str(after);
-                return;
+                // What was said may have ended the place where the mark could stand.
+                let still = plain.is_empty() || self.literals(memory).find(after, last) != Found::Nothing;
+                if still || after.is_empty() {
+                    memory.held.push_str(after);
+                    return;
+                }
+                rest = after;
+                continue;
             };
             let (literal, after) = after.split_at(len);
             self.mark(memory, mark, Token { id: None, text: literal }, say);

@@ -1,7 +1,8 @@
 //! Arguments in braces with quotes of their own, `{city:<|"|>Paris<|"|>,days:3}`, made into JSON while they arrive.
 //!
-//! A string that is an argument goes out as it comes, any other value when it has ended, after its key; what closes it waits for what follows.
-//! What the reply's end cuts is closed.
+//! A string that can only be a string goes out as it comes. Any other argument waits for the next one's key, since the tool's
+//! schema makes of it what it says; its own key goes out when it is certain that a value follows. What the reply's end cuts
+//! is closed.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,6 +14,9 @@ use crate::parsers::schema::{self, Types};
 /// A key or a bare value that is longer than this is cut.
 const MAX_WORD: usize = 64 * 1024;
 
+/// A list or an object that is longer than this goes out as it stands.
+const MAX_VALUE: usize = 1024 * 1024;
+
 /// Nesting that is read at most.
 const MAX_DEPTH: usize = 64;
 
@@ -23,6 +27,8 @@ pub(in crate::parsers) struct Braces {
     pub(in crate::parsers) quote: &'static str,
     /// Everything is quoted, and the schema says what it is.
     pub(in crate::parsers) typed: bool,
+    /// The opening brace stands before the body.
+    pub(in crate::parsers) opened: bool,
 }
 
 /// Where the arguments stand.
@@ -39,9 +45,12 @@ pub(in crate::parsers) struct BracesMemory {
     /// Another value precedes at this level.
     #[serde(rename = "c", skip_serializing_if = "is_default")]
     comma: bool,
-    /// The key, which waits for its value.
+    /// The key being read, or whose value is being read.
     #[serde(rename = "k", skip_serializing_if = "is_default")]
     key: String,
+    /// The argument that the list or object being read is.
+    #[serde(rename = "a", skip_serializing_if = "is_default")]
+    argument: String,
     /// The string being read waits for its end, since the schema may make something else of it.
     #[serde(rename = "t", skip_serializing_if = "is_default")]
     waits: bool,
@@ -51,6 +60,9 @@ pub(in crate::parsers) struct BracesMemory {
     /// JSON that waits for what follows.
     #[serde(rename = "j", skip_serializing_if = "is_default")]
     json: String,
+    /// JSON of the list or object being read.
+    #[serde(rename = "v", skip_serializing_if = "is_default")]
+    value: String,
     /// Text that may still become a quote.
     #[serde(rename = "h", skip_serializing_if = "is_default")]
     held: String,
@@ -79,16 +91,29 @@ enum Place {
 }
 
 impl BracesMemory {
-    pub(super) fn named(&mut self, function: &str) {
-        function.clone_into(&mut self.function);
-    }
-
     fn in_list(&self) -> bool {
         self.stack.ends_with('[')
+    }
+
+    /// Inside a list or an object that is an argument.
+    fn nested(&self) -> bool {
+        self.stack.len() > 1
+    }
+
+    /// Where JSON is written.
+    fn sink(&mut self) -> &mut String {
+        if self.nested() { &mut self.value } else { &mut self.json }
     }
 }
 
 impl Braces {
+    pub(super) fn named(&self, memory: &mut BracesMemory, function: &str) {
+        function.clone_into(&mut memory.function);
+        if self.opened {
+            open(memory, '{');
+        }
+    }
+
     pub(super) fn read(&self, memory: &mut BracesMemory, text: &str, out: &mut Output<'_>) {
         for char in text.chars() {
             memory.held.push(char);
@@ -101,22 +126,24 @@ impl Braces {
                 self.char(memory, first, out);
             }
         }
+        if memory.value.len() > MAX_VALUE {
+            let value = std::mem::take(&mut memory.value);
+            memory.json.push_str(&value);
+            flush(memory, out);
+        }
     }
 
     /// The call ends; what is open is closed.
     pub(super) fn end(&self, mut memory: BracesMemory, out: &mut Output<'_>) {
         match memory.place {
-            Place::Open => memory.json.push('{'),
+            Place::Open => open(&mut memory, '{'),
             Place::Str if memory.waits => self.typed(&mut memory, out),
-            Place::Str => memory.json.push('"'),
-            Place::Bare => self.bare(&mut memory, out),
+            Place::Str => memory.sink().push('"'),
+            Place::Bare => bare(&mut memory, false, out),
             _ => {}
         }
-        if memory.place == Place::Open {
-            memory.json.push('}');
-        }
-        while let Some(open) = memory.stack.pop() {
-            memory.json.push(if open == '{' { '}' } else { ']' });
+        while !memory.stack.is_empty() {
+            close(&mut memory, out);
         }
         out.arguments(&memory.json);
     }
@@ -127,17 +154,20 @@ impl Braces {
                 memory.place = Place::Str;
                 let types = types(memory, out);
                 memory.waits = self.typed || types.is_some_and(|types| !types.only_string);
-                if !memory.waits {
-                    say_key(memory);
-                    memory.json.push('"');
-                    flush(memory, out);
+                if self.typed {
+                    return;
                 }
+                say_key(memory);
+                if !memory.waits {
+                    memory.sink().push('"');
+                }
+                flush(memory, out);
             }
             Place::Str => {
                 if memory.waits {
                     self.typed(memory, out);
                 } else {
-                    memory.json.push('"');
+                    memory.sink().push('"');
                 }
                 memory.place = Place::After;
             }
@@ -149,106 +179,132 @@ impl Braces {
         match (memory.place, char) {
             (Place::Open, '{') => open(memory, '{'),
             (Place::Str, _) if memory.waits && memory.word.len() < MAX_WORD => memory.word.push(char),
-            (Place::Str, _) if memory.stack.len() == 1 => out.quoted(char.encode_utf8(&mut [0; 4])),
-            (Place::Str, _) => python::quote_into(char.encode_utf8(&mut [0; 4]), &mut memory.json),
+            (Place::Str, _) => {
+                python::quote_into(char.encode_utf8(&mut [0; 4]), memory.sink());
+                // vLLM takes what may be the end of the call for no part of the string until more follows.
+                if !(char.is_whitespace() || char == '}') {
+                    flush(memory, out);
+                }
+            }
             (Place::Key, ':') => memory.place = Place::Value,
-            (Place::Key, '}') if memory.key.trim().is_empty() => close(memory),
+            (Place::Key, '}') if memory.key.trim().is_empty() => close(memory, out),
             (Place::Key, ',') if memory.key.trim().is_empty() => {}
             (Place::Key, _) if memory.key.len() < MAX_WORD => memory.key.push(char),
-            (Place::Value | Place::After, '}' | ']') => close(memory),
+            (Place::Value | Place::After, '}' | ']') => close(memory, out),
             (Place::Value, '{' | '[') if memory.stack.len() < MAX_DEPTH => {
                 say_key(memory);
                 flush(memory, out);
                 open(memory, char);
             }
             (Place::Value | Place::After, _) if char.is_whitespace() => {}
-            (Place::Bare | Place::After, ',') => self.next(memory, out),
+            (Place::Bare, ',') => {
+                bare(memory, true, out);
+                next(memory);
+            }
+            (Place::After, ',') => next(memory),
             (Place::Bare, '}' | ']') => {
-                self.bare(memory, out);
-                close(memory);
+                bare(memory, false, out);
+                close(memory, out);
             }
             (Place::Value | Place::Bare, _) if memory.word.len() < MAX_WORD => {
-                if memory.place == Place::Value {
-                    say_key(memory);
-                    flush(memory, out);
-                    memory.place = Place::Bare;
-                }
+                memory.place = Place::Bare;
                 memory.word.push(char);
             }
             _ => {}
         }
     }
 
-    fn next(&self, memory: &mut BracesMemory, out: &mut Output<'_>) {
-        if memory.place == Place::Bare {
-            self.bare(memory, out);
-        }
-        memory.place = if memory.in_list() { Place::Value } else { Place::Key };
-    }
-
-    /// A bare value has ended.
-    fn bare(&self, memory: &mut BracesMemory, out: &mut Output<'_>) {
-        let word = std::mem::take(&mut memory.word);
-        let word = word.trim();
-        let value = match python::loads(word) {
-            Some(value @ (Json::Null | Json::Bool(_) | Json::Int(_) | Json::Float(_))) => value,
-            _ => Json::Str(word.to_owned()),
-        };
-        memory.json.push_str(&python::dumps(&value));
-        flush(memory, out);
-        memory.place = Place::After;
-    }
-
-    /// A value that the schema types has ended.
+    /// A quoted value that the schema types has ended.
     fn typed(&self, memory: &mut BracesMemory, out: &mut Output<'_>) {
         let word = std::mem::take(&mut memory.word);
         let value = match types(memory, out) {
             Some(types) => schema::coerce(&word, types),
             None => python::loads(&word).unwrap_or(Json::Str(word)),
         };
-        say_key(memory);
-        memory.json.push_str(&python::dumps(&value));
-        flush(memory, out);
+        if self.typed {
+            say_key(memory);
+        }
+        memory.sink().push_str(&python::dumps(&value));
+        if self.typed {
+            flush(memory, out);
+        }
     }
 }
 
-/// What the schema allows, where the value is an argument itself.
+/// The schema of an argument.
+fn schema_of<'o>(memory: &BracesMemory, key: &str, out: &'o Output<'_>) -> Option<&'o serde_json::Value> {
+    let properties = schema::properties(&out.context.tools, &memory.function)?;
+    properties.get(key.trim()).filter(|schema| schema.is_object())
+}
+
+/// What the schema allows, where the value is an argument itself. Its key was said or was not.
 fn types(memory: &BracesMemory, out: &Output<'_>) -> Option<Types> {
-    let properties = schema::properties(&out.context.tools, &memory.function).filter(|_| memory.stack.len() == 1)?;
-    properties.get(memory.key.trim()).filter(|schema| schema.is_object()).map(Types::of)
+    let key = if memory.key.is_empty() { &memory.argument } else { &memory.key };
+    schema_of(memory, key, out).filter(|_| !memory.nested()).map(Types::of)
+}
+
+/// A bare value has ended, and `more` may follow. It is text, of which an argument's schema may make something else.
+fn bare(memory: &mut BracesMemory, more: bool, out: &mut Output<'_>) {
+    let word = std::mem::take(&mut memory.word);
+    let text = word.trim();
+    let value = types(memory, out).map_or_else(|| Json::Str(text.to_owned()), |types| schema::coerce(text, types));
+    say_key(memory);
+    if more {
+        flush(memory, out);
+    }
+    memory.sink().push_str(&python::dumps(&value));
+    memory.place = Place::After;
+}
+
+fn next(memory: &mut BracesMemory) {
+    memory.place = if memory.in_list() { Place::Value } else { Place::Key };
 }
 
 fn open(memory: &mut BracesMemory, char: char) {
-    memory.json.push(char);
     memory.stack.push(char);
+    memory.sink().push(char);
     memory.comma = false;
     memory.place = if char == '{' { Place::Key } else { Place::Value };
 }
 
-fn close(memory: &mut BracesMemory) {
-    if let Some(open) = memory.stack.pop() {
-        memory.json.push(if open == '{' { '}' } else { ']' });
-    }
-    memory.key.clear();
+/// A list or an object ends. What is an argument itself is what the schema makes of it.
+fn close(memory: &mut BracesMemory, out: &Output<'_>) {
+    let closer = if memory.in_list() { ']' } else { '}' };
+    memory.sink().push(closer);
+    memory.stack.pop();
     memory.comma = true;
     memory.place = if memory.stack.is_empty() { Place::End } else { Place::After };
+    if memory.stack.len() != 1 {
+        return;
+    }
+    let value = std::mem::take(&mut memory.value);
+    let fitted =
+        schema_of(memory, &memory.argument, out).and_then(|schema| Some(schema::fit(python::loads(&value)?, schema)));
+    memory.json.push_str(&fitted.map_or(value, |fitted| python::dumps(&fitted)));
 }
 
 /// Adds the key, and the comma before it.
 fn say_key(memory: &mut BracesMemory) {
-    if std::mem::replace(&mut memory.comma, true) {
-        memory.json.push_str(", ");
+    let comma = std::mem::replace(&mut memory.comma, true);
+    let key = std::mem::take(&mut memory.key);
+    let in_list = memory.in_list();
+    let sink = memory.sink();
+    if comma {
+        sink.push_str(", ");
     }
-    if !memory.in_list() {
-        memory.json.push('"');
-        python::quote_into(std::mem::take(&mut memory.key).trim(), &mut memory.json);
-        memory.json.push_str("\": ");
+    if !in_list {
+        sink.push('"');
+        python::quote_into(key.trim(), sink);
+        sink.push_str("\": ");
+    }
+    if !memory.nested() {
+        memory.argument = key;
     }
 }
 
 /// Says what waits, unless it is inside a value that waits for its end.
 fn flush(memory: &mut BracesMemory, out: &mut Output<'_>) {
-    if memory.stack.len() == 1 || memory.json.len() > MAX_WORD {
+    if !memory.nested() {
         out.arguments(&std::mem::take(&mut memory.json));
     }
 }

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::super::memory::is_default;
 use super::super::{Ids, Output};
+use super::certain::CertainMemory;
 use crate::parsers::python;
 
 /// A call longer than this without a name is none: it becomes content.
@@ -25,10 +26,22 @@ pub(in crate::parsers) struct JsonCall {
     pub(in crate::parsers) ids: Ids,
     /// The call begins with its arguments, not already with its name.
     pub(in crate::parsers) waits_for_arguments: bool,
-    /// White space at the end of the arguments so far waits for what follows.
-    pub(in crate::parsers) holds_blank: bool,
+    pub(in crate::parsers) flow: Flow,
     /// A call without a name is given back as content.
     pub(in crate::parsers) gives_back: bool,
+}
+
+/// How arguments go out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::parsers) enum Flow {
+    /// As they come.
+    Plain,
+    /// As they come, but white space waits for what follows.
+    Solid,
+    /// As they come, but a backslash waits for what follows.
+    Escapes,
+    /// As far as they are certain, as in vLLM's engine.
+    Certain,
 }
 
 impl JsonCall {
@@ -38,13 +51,13 @@ impl JsonCall {
         arguments: &["arguments"],
         ids: Ids::Random,
         waits_for_arguments: false,
-        holds_blank: true,
+        flow: Flow::Solid,
         gives_back: true,
     };
 
     /// Under a grammar: begun by its arguments.
     pub(in crate::parsers) const STRICT: Self =
-        Self { waits_for_arguments: true, holds_blank: false, gives_back: false, ..Self::MARKED };
+        Self { waits_for_arguments: true, flow: Flow::Plain, gives_back: false, ..Self::MARKED };
 }
 
 /// Where the object stands.
@@ -75,9 +88,12 @@ pub(in crate::parsers) struct JsonCallMemory {
     /// Arguments that came before the name.
     #[serde(rename = "a", skip_serializing_if = "is_default")]
     early: String,
-    /// White space at the end of the arguments so far.
+    /// The end of the arguments so far, which waits for what follows.
     #[serde(rename = "b", skip_serializing_if = "is_default")]
     blank: String,
+    /// Arguments that go out as far as they are certain.
+    #[serde(rename = "t", skip_serializing_if = "is_default")]
+    certain: CertainMemory,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -179,7 +195,8 @@ impl JsonCall {
     }
 
     /// The call ends. Without a name it was none.
-    pub(in crate::parsers) fn end(&self, memory: &JsonCallMemory, mark: &str, out: &mut Output<'_>) {
+    pub(in crate::parsers) fn end(&self, memory: &mut JsonCallMemory, mark: &str, out: &mut Output<'_>) {
+        memory.certain.end(out);
         if !memory.begun && !memory.raw.is_empty() {
             self.give_back(memory, out);
             out.content(mark);
@@ -197,6 +214,9 @@ impl JsonCall {
         let Some(char) = chars.next() else { return text };
         if matches!(char, ' ' | '\t' | '\n' | '\r') {
             return chars.as_str();
+        }
+        if char == '}' {
+            memory.certain.end(out);
         }
         memory.place = match (memory.place, char) {
             (Place::Open, '{') => Place::Key,
@@ -239,18 +259,28 @@ impl JsonCall {
         }
         memory.begun = true;
         memory.raw = String::new();
-        out.call(&std::mem::take(&mut memory.function), self.ids);
-        out.arguments(&std::mem::take(&mut memory.early));
+        let function = std::mem::take(&mut memory.function);
+        out.call(&function, self.ids);
+        if self.flow == Flow::Certain {
+            memory.certain = CertainMemory::of(&function);
+        }
+        let early = std::mem::take(&mut memory.early);
+        self.say(memory, &early, out);
     }
 
     /// Reads arguments and passes them on.
     fn read_arguments<'t>(&self, memory: &mut JsonCallMemory, text: &'t str, out: &mut Output<'_>) -> &'t str {
         let (value, rest) = text.split_at(value_end(memory, text));
-        let solid = if self.holds_blank { value.trim_end() } else { value };
+        let solid = match self.flow {
+            Flow::Plain | Flow::Certain => value,
+            Flow::Solid => value.trim_end(),
+            Flow::Escapes if memory.in_string => value.trim_end_matches('\\'),
+            Flow::Escapes => value,
+        };
         if !solid.is_empty() {
             let blank = std::mem::take(&mut memory.blank);
-            say(memory, &blank, out);
-            say(memory, solid, out);
+            self.say(memory, &blank, out);
+            self.say(memory, solid, out);
         }
         let (_, blank) = value.split_at(solid.len());
         memory.blank.push_str(blank);
@@ -258,9 +288,17 @@ impl JsonCall {
             memory.blank.clear();
         } else if memory.blank.len() > MAX_BLANK {
             let blank = std::mem::take(&mut memory.blank);
-            say(memory, &blank, out);
+            self.say(memory, &blank, out);
         }
         rest
+    }
+
+    fn say(&self, memory: &mut JsonCallMemory, text: &str, out: &mut Output<'_>) {
+        match self.flow {
+            _ if !memory.begun => memory.early.push_str(text),
+            Flow::Certain => memory.certain.read(text, out),
+            _ => out.arguments(text),
+        }
     }
 
     /// Reads a key or the name up to its closing quote.
@@ -290,14 +328,6 @@ impl JsonCall {
             }
         }
         rest.strip_prefix('"').unwrap_or(rest)
-    }
-}
-
-fn say(memory: &mut JsonCallMemory, text: &str, out: &mut Output<'_>) {
-    if memory.begun {
-        out.arguments(text);
-    } else {
-        memory.early.push_str(text);
     }
 }
 

@@ -146,6 +146,6 @@ impl JsonList {
         if !memory.lead.is_empty() && !memory.begun {
             memory.call = JsonCallMemory::spoilt(memory.lead);
         }
-        self.call.end(&memory.call, mark, out);
+        self.call.end(&mut memory.call, mark, out);
     }
 }
