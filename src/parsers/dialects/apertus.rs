@@ -7,9 +7,8 @@
 //! Emitted by the Swiss AI Initiative's Apertus. The function's name is the key of its arguments. Text after the calls is
 //! content.
 
-use super::super::engine::{Act, Body, By, Grammar, JsonCall, JsonList, Manners, Mode, on, whole};
+use super::super::engine::{Act, Body, By, Flow, Grammar, JsonCall, JsonList, Manners, Mode, on, whole};
 use super::super::registry::Definition;
-use super::jamba;
 
 pub(in crate::parsers) static DIALECT: Definition = Definition {
     tool_names: &["apertus"],
@@ -30,8 +29,7 @@ static GRAMMAR: Grammar = Grammar {
         on(Mode::Body, CLOSE, &[Act::End], Mode::Content),
         on(Mode::Between, CLOSE, &[], Mode::Content),
     ],
-    body: Body::JsonList(JsonList { call: JsonCall { name: "", ..JsonCall::MARKED }, single: false }),
-    manners: Manners { says_empty: false, ..jamba::GRAMMAR.manners },
+    body: Body::JsonList(JsonList { call: JsonCall { name: "", flow: Flow::Firm, ..JsonCall::MARKED }, single: false }),
+    manners: Manners { closes: Some(Mode::Between), joined: true, ..Manners::PLAIN },
     whole: whole::strict,
-    ..jamba::GRAMMAR
 };

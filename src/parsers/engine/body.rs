@@ -4,6 +4,7 @@ pub(in crate::parsers) mod block;
 mod braces;
 mod certain;
 mod collected;
+mod firm;
 mod json_call;
 mod json_list;
 mod params;
@@ -174,8 +175,10 @@ impl Body {
 
     /// A chunk ends inside the body.
     pub(super) fn end_chunk(&self, memory: &mut BodyMemory, out: &mut Output<'_>) {
-        if let (Self::PyCalls(body), BodyMemory::PyCalls(memory)) = (self, memory) {
-            body.end_chunk(memory, out);
+        match (self, memory) {
+            (Self::PyCalls(body), BodyMemory::PyCalls(memory)) => body.end_chunk(memory, out),
+            (Self::JsonList(body), BodyMemory::JsonList(memory)) => body.end_chunk(memory, out),
+            _ => {}
         }
     }
 

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::super::memory::is_default;
 use super::super::{Ids, Output};
 use super::certain::CertainMemory;
+use super::firm::FirmMemory;
 use crate::parsers::python;
 
 /// A call longer than this without a name is none: it becomes content.
@@ -42,6 +43,8 @@ pub(in crate::parsers) enum Flow {
     Escapes,
     /// As far as they are certain, as in vLLM's engine.
     Certain,
+    /// At the end of a chunk, as far as a lenient reader would get; the head has empty arguments.
+    Firm,
 }
 
 impl JsonCall {
@@ -94,6 +97,9 @@ pub(in crate::parsers) struct JsonCallMemory {
     /// Arguments that go out as far as they are certain.
     #[serde(rename = "t", skip_serializing_if = "is_default")]
     certain: CertainMemory,
+    /// Arguments that go out at the end of a chunk.
+    #[serde(rename = "m", skip_serializing_if = "is_default")]
+    firm: FirmMemory,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -196,11 +202,22 @@ impl JsonCall {
 
     /// The call ends. Without a name it was none.
     pub(in crate::parsers) fn end(&self, memory: &mut JsonCallMemory, mark: &str, out: &mut Output<'_>) {
-        memory.certain.end(out);
+        self.finish(memory, out);
         if !memory.begun && !memory.raw.is_empty() {
             self.give_back(memory, out);
             out.content(mark);
         }
+    }
+
+    /// Says what waits: nothing follows.
+    pub(in crate::parsers) fn finish(&self, memory: &mut JsonCallMemory, out: &mut Output<'_>) {
+        memory.certain.end(out);
+        memory.firm.end(out);
+    }
+
+    /// A chunk ends.
+    pub(in crate::parsers) fn end_chunk(&self, memory: &mut JsonCallMemory, out: &mut Output<'_>) {
+        memory.firm.end_chunk(out);
     }
 
     fn give_back(&self, memory: &JsonCallMemory, out: &mut Output<'_>) {
@@ -261,8 +278,13 @@ impl JsonCall {
         memory.raw = String::new();
         let function = std::mem::take(&mut memory.function);
         out.call(&function, self.ids);
-        if self.flow == Flow::Certain {
-            memory.certain = CertainMemory::of(&function);
+        match self.flow {
+            Flow::Certain => memory.certain = CertainMemory::of(&function),
+            Flow::Firm => {
+                out.even_empty_arguments("");
+                out.events.set_apart();
+            }
+            Flow::Plain | Flow::Solid | Flow::Escapes => {}
         }
         let early = std::mem::take(&mut memory.early);
         self.say(memory, &early, out);
@@ -272,7 +294,7 @@ impl JsonCall {
     fn read_arguments<'t>(&self, memory: &mut JsonCallMemory, text: &'t str, out: &mut Output<'_>) -> &'t str {
         let (value, rest) = text.split_at(value_end(memory, text));
         let solid = match self.flow {
-            Flow::Plain | Flow::Certain => value,
+            Flow::Plain | Flow::Certain | Flow::Firm => value,
             Flow::Solid => value.trim_end(),
             Flow::Escapes if memory.in_string => value.trim_end_matches('\\'),
             Flow::Escapes => value,
@@ -297,6 +319,7 @@ impl JsonCall {
         match self.flow {
             _ if !memory.begun => memory.early.push_str(text),
             Flow::Certain => memory.certain.read(text, out),
+            Flow::Firm => memory.firm.read(text, out),
             _ => out.arguments(text),
         }
     }

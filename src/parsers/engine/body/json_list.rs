@@ -90,6 +90,7 @@ impl JsonList {
                 (Place::Call, _) => rest = self.read_call(memory, rest, out),
                 (Place::Open | Place::Between, '{') if memory.place == Place::Between || self.single => {
                     memory.single = memory.place == Place::Open;
+                    self.call.finish(&mut memory.call, out);
                     memory.call = JsonCallMemory::begin(&std::mem::take(&mut memory.lead));
                     memory.place = Place::Call;
                 }
@@ -132,6 +133,11 @@ impl JsonList {
         if memory.begun {
             memory.lead.clear();
         }
+    }
+
+    /// A chunk ends.
+    pub(super) fn end_chunk(&self, memory: &mut JsonListMemory, out: &mut Output<'_>) {
+        self.call.end_chunk(&mut memory.call, out);
     }
 
     /// Keeps text of what is no list, to be given back.
