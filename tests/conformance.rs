@@ -123,7 +123,7 @@ fn score_of(case: &Case, checks: &[Check], listed: &str, wrong: &mut Vec<String>
     let prints = std::env::var("COUPLET_MISSES").is_ok_and(|part| case.file.contains(&part));
     // What a whole answer gives back as text, a stream may have announced as a call.
     let is_broken = id.starts_with("truncated") || id.starts_with("bad-");
-    let is_listed = listed.contains(&format!("`{id}`"));
+    let is_listed = is_listed(listed, case);
     let whole = checks.iter().find(|check| check.part == "once").map(|check| told(&check.got["choices"][0]));
     for check in checks {
         let is_once = check.part == "once";
@@ -148,6 +148,21 @@ fn score_of(case: &Case, checks: &[Check], listed: &str, wrong: &mut Vec<String>
         }
     }
     score
+}
+
+/// Whether DIFFERENCES.md names a case in a section about one of its parsers, or about all.
+fn is_listed(differences: &str, case: &Case) -> bool {
+    let id = format!("`{}`", case.line["id"].as_str().unwrap());
+    let parsers: Vec<&str> =
+        ["tool_parser", "reasoning_parser"].iter().filter_map(|key| case.line[key].as_str()).collect();
+    let is_about = |section: &str| {
+        let heading = section.lines().next().unwrap_or_default();
+        let introduction = section.split("\n- ").next().unwrap_or_default();
+        let names =
+            |name: &&str| heading.split(", ").any(|part| part == *name) || introduction.contains(&format!("`{name}`"));
+        heading == "All dialects" || parsers.iter().any(names)
+    };
+    differences.split("\n## ").skip(1).any(|section| section.contains(&id) && is_about(section))
 }
 
 fn count(score: &mut (usize, usize), passed: bool) {

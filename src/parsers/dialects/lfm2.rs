@@ -6,7 +6,9 @@
 //!
 //! Emitted by Liquid AI's LFM2. Calls as Python writes them ([`pythonic`]), read leniently, with text before and after.
 
-use super::super::engine::{Act, Body, By, Grammar, Manners, Mode, PyCalls, on};
+use super::super::Context;
+use super::super::engine::{Act, Body, By, Grammar, Manners, Mode, PyCalls, Record, on, whole};
+use super::super::message::Answer;
 use super::super::registry::Definition;
 use super::pythonic;
 
@@ -31,5 +33,6 @@ static GRAMMAR: Grammar = Grammar {
     ],
     body: Body::PyCalls(PyCalls { listed: true, lenient: true }),
     manners: Manners { start: Mode::Content, closes: Some(Mode::Between), ..pythonic::GRAMMAR.manners },
+    whole: |context: &Context, record: &Record, said: Answer| whole::trim(whole::strict(context, record, said)),
     ..pythonic::GRAMMAR
 };

@@ -50,7 +50,7 @@ static MARKED: Grammar = Grammar {
     ],
     body: Body::Raw(Raw { closes: true, ..Raw::HELD }),
     manners: Manners { closes: Some(Content), ..MANNERS },
-    whole: marked,
+    whole: |_: &Context, _: &Record, said: Answer| whole::trim(said),
 };
 
 static LISTED: Grammar = Grammar {
@@ -81,14 +81,6 @@ static LISTED: Grammar = Grammar {
     },
     whole: listed,
 };
-
-/// Content beside calls loses the white space at its edges.
-fn marked(_context: &Context, _record: &Record, mut said: Answer) -> Answer {
-    if !said.calls.is_empty() {
-        said.content = said.content.trim().to_owned();
-    }
-    said
-}
 
 /// What is no list of calls is given back without its mark and white space behind that.
 fn listed(context: &Context, record: &Record, said: Answer) -> Answer {

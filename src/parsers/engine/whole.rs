@@ -7,7 +7,11 @@ use crate::parsers::{Context, python::dumps};
 
 /// Arguments of a call that was cut are closed, and content beside calls loses the white space at its edges.
 pub(in crate::parsers) fn trimmed(context: &Context, record: &Record, said: Answer) -> Answer {
-    let mut said = untrimmed(context, record, said);
+    trim(untrimmed(context, record, said))
+}
+
+/// Content beside calls loses the white space at its edges.
+pub(in crate::parsers) fn trim(mut said: Answer) -> Answer {
     if !said.calls.is_empty() {
         said.content = said.content.trim().to_owned();
     }
