@@ -14,6 +14,7 @@ mod forced;
 mod grammar;
 mod marks;
 mod memory;
+mod newlines;
 mod output;
 mod scan;
 mod thinking;
@@ -32,7 +33,7 @@ pub(super) use thinking::{Counting, Reopens, Start, Stray, Thinking};
 use std::fmt::Debug;
 
 use super::message::Answer;
-use super::{Context, Token, Vocabulary};
+use super::{Context, Events, Token, Vocabulary};
 
 /// A piece of a reply, as the reasoning half divides it.
 #[derive(Debug, Clone, Copy)]
@@ -90,6 +91,11 @@ pub(super) trait ReadReasoning: Debug + Send + Sync {
     /// True for what vLLM reads with its engine: beside another such half, markup is never given back as text.
     fn is_engine(&self) -> bool {
         false
+    }
+
+    /// Rewrites what both halves said since the last time; with `last` nothing follows.
+    fn polish(&self, memory: &mut ReasoningMemory, events: &mut Events, last: bool) {
+        let _ = (memory, events, last);
     }
 
     /// What a whole answer makes of the reasoning and of the text left over.
