@@ -27,6 +27,14 @@ pub enum DialectError {
         /// What is missing.
         tokens: Vec<&'static str>,
     },
+    /// The reasoning is said by the tool parser of the same name, which is not the one that was asked for.
+    #[error("reasoning parser {reasoning:?} works with tool-call parser {reasoning:?} or none, not with {tools:?}")]
+    Apart {
+        /// The reasoning parser.
+        reasoning: String,
+        /// The tool-call parser.
+        tools: String,
+    },
 }
 
 /// What a served model speaks: two halves, made for its vocabulary. Built once.
@@ -60,6 +68,12 @@ impl Dialect {
         let own =
             || reasoning_parser.and_then(|name| self::tools(name, &setup).ok()).filter(|half| half.reads_always());
         let tools = named.or_else(own);
+        if let (None, Some(half), Some(other)) =
+            (&reasoning, reasoning_parser, tool_parser.filter(|_| enable_auto_tools))
+            && half != other
+        {
+            return Err(DialectError::Apart { reasoning: half.to_owned(), tools: other.to_owned() });
+        }
         let numbered = matches!(model_type, "kimi_k2" | "kimi_k25" | "kimi_k3");
         Ok((reasoning.is_some() || tools.is_some()).then_some(Self { reasoning, tools, numbered }))
     }
@@ -104,4 +118,21 @@ fn require(name: &str, needs: &[&'static str], vocabulary: &Vocabulary) -> Resul
         return Ok(());
     }
     Err(DialectError::MissingTokens { name: name.to_owned(), tokens })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reasoning_that_tools_say_stays_with_them() {
+        let new = |tools: Option<&str>, reasoning: Option<&str>| {
+            Dialect::new(tools, reasoning, &Vocabulary::default(), "llama", true).map(|dialect| dialect.is_some())
+        };
+        let cohere = Some("cohere_command3");
+        assert_eq!(new(None, cohere), Ok(true));
+        assert_eq!(new(cohere, cohere), Ok(true));
+        let apart = DialectError::Apart { reasoning: "cohere_command3".to_owned(), tools: "hermes".to_owned() };
+        assert_eq!(new(Some("hermes"), cohere), Err(apart));
+    }
 }

@@ -34,5 +34,4 @@ static GRAMMAR: Grammar = Grammar {
     body: Body::PyCalls(PyCalls { listed: true, lenient: true }),
     manners: Manners { start: Mode::Content, closes: Some(Mode::Between), ..pythonic::GRAMMAR.manners },
     whole: |context: &Context, record: &Record, said: Answer| whole::trim(whole::strict(context, record, said)),
-    ..pythonic::GRAMMAR
 };
