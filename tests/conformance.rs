@@ -99,9 +99,9 @@ fn every_dialect_is_right_where_vllm_is_right() {
     }
     println!("{}", total.row("all"));
     assert!(wrong.is_empty(), "{} differences that DIFFERENCES.md does not list:\n{}", wrong.len(), wrong.join("\n"));
-    // The aim is 95 and is not reached: this only keeps what there is (4,162 of 4,536). Inkling, Hunyuan 3 and 4 and InternLM
+    // The aim is 95 and is not reached: this only keeps what there is (4,181 of 4,536). Inkling, Hunyuan 3 and 4 and InternLM
     // are furthest off, then the XML dialects, which let the key of a value that is no string wait with its value.
-    assert!(total.exact.0 * 100 >= total.exact.1 * 91, "too few chunks are vLLM's: {total:?}");
+    assert!(total.exact.0 * 100 >= total.exact.1 * 92, "too few chunks are vLLM's: {total:?}");
     assert!(total.itself.0 * 1000 >= total.itself.1 * 994, "streams and whole answers differ too often: {total:?}");
 }
 
