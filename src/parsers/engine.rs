@@ -12,6 +12,7 @@
 mod body;
 mod forced;
 mod grammar;
+mod manners;
 mod marks;
 mod memory;
 mod newlines;
@@ -24,7 +25,8 @@ pub(super) use body::{
     Block, Body, Braces, Collected, Flow, JsonCall, JsonList, Params, PyCalls, Raw, Tag, Typing, Value, block, tags,
 };
 pub(super) use forced::{Named, Required};
-pub(super) use grammar::{Act, Blank, Grammar, Lexer, Manners, Mode, Move, Unknown, on};
+pub(super) use grammar::{Act, Grammar, Mode, Move, on};
+pub(super) use manners::{Blank, Lexer, Manners, Unknown};
 pub(super) use marks::{By, Marks};
 pub(super) use memory::{ReasoningMemory, ToolMemory};
 pub(super) use output::{Ids, Output, Record};
