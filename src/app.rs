@@ -11,7 +11,7 @@ use crate::engine::client::http_client;
 use crate::engine::pool::Member;
 use crate::engine::{Engine, Pool};
 use crate::metrics::Metrics;
-use crate::model::vocabulary::Vocabulary;
+use crate::model::tokenizer::Path;
 use crate::model::{LoadError, Model};
 use crate::parsers::{Dialect, DialectError};
 use crate::server;
@@ -60,6 +60,7 @@ impl App {
         let metrics = Metrics::new()?;
         let load = |model| load_model(model, &http, &metrics);
         let models = settings.models.into_iter().map(load).collect::<Result<_, StartError>>()?;
+        give_memory_back();
         let context = Context {
             models,
             settings: endpoints::Settings { api_keys: settings.api_keys, max_body_bytes: settings.max_body_bytes },
@@ -108,6 +109,12 @@ fn load_model(settings: ModelSettings, http: &reqwest::Client, metrics: &Metrics
         &model.config().model_type,
         options.enable_auto_tool_choice,
     )?;
+    let path = model.encoder().path();
+    metrics.fast_tokenizer(&model.names()[0], matches!(path, Path::Fast { .. }));
+    match path {
+        Path::Fast { probes } => tracing::info!(probes, "fast tokenizer: the same ids as the exact one"),
+        Path::Exact { reason } => tracing::warn!(%reason, "exact tokenizer: slower"),
+    }
     tracing::info!(
         model = %model.names()[0],
         tool_call_parser = options.tool_parser.as_deref().unwrap_or("none"),
@@ -124,6 +131,16 @@ fn load_model(settings: ModelSettings, http: &reqwest::Client, metrics: &Metrics
         })
         .collect();
     let pool = (!members.is_empty()).then(|| Arc::new(Pool::new(members, settings.pool)));
-    let vocabulary = Arc::new(Vocabulary::new(model.tokenizer(), model.encoder().special_ids()));
-    Ok(Served { vocabulary, dialect: dialect.map(Arc::new), model, pool })
+    Ok(Served { dialect: dialect.map(Arc::new), model, pool })
 }
+
+/// Loading takes several times what a loaded model holds; glibc keeps the rest unless it is told to give it back.
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
+#[expect(unsafe_code, reason = "a call of the C library without any argument that could be wrong")]
+fn give_memory_back() {
+    // SAFETY: malloc_trim may be called at any time.
+    unsafe { libc::malloc_trim(0) };
+}
+
+#[cfg(not(all(target_os = "linux", target_env = "gnu")))]
+fn give_memory_back() {}

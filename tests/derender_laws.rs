@@ -129,7 +129,7 @@ proptest! {
         let mut line = saying(&QWEN, 0, &ids);
         line["chat_request"] = Value::Null;
         let told = streamed(&QWEN, &line, &lens(ids.len(), &cuts), Carry::Full);
-        let whole = QWEN.context.models[0].vocabulary.decode_ids(&ids);
+        let whole = QWEN.context.models[0].model.vocabulary().decode_ids(&ids);
         let told = told["0"]["content"].as_str().unwrap_or_default();
         let held = whole.strip_prefix(told);
         prop_assert!(held.is_some(), "{told:?} is not the start of {whole:?}");

@@ -1,5 +1,6 @@
-//! The command line: `couplet serve`, `parsers`, `sim`, `demo`.
+//! The command line: `couplet serve`, `check`, `parsers`, `sim`, `demo`.
 
+pub mod check;
 pub mod parsers;
 pub mod serve;
 
@@ -27,6 +28,8 @@ pub struct Cli {
 pub enum Command {
     /// Serve the OpenAI API in front of tokens-only engines; without an engine the raw steps only.
     Serve(Box<serve::ServeArgs>),
+    /// Load everything that serve would, render a chat, ask the engines, and tell in a table what is wrong.
+    Check(Box<serve::ServeArgs>),
     /// List the tool call and reasoning parsers, or tell which fit a model.
     Parsers(parsers::Options),
     /// Simulate a tokens-only engine without a model, for tests, demos and load tests.
@@ -40,8 +43,13 @@ const BAD_START: u8 = 2;
 
 /// Runs a command to its end.
 pub fn run(cli: Cli) -> ExitCode {
-    init_logging(if matches!(cli.command, Command::Demo(_)) { "warn" } else { "info" });
+    init_logging(match cli.command {
+        Command::Check(_) => "error",
+        Command::Demo(_) => "warn",
+        _ => "info",
+    });
     let ran = match cli.command {
+        Command::Check(args) => return check::run(*args),
         Command::Serve(args) => serve::run(*args).map_err(DemoError::from),
         Command::Parsers(options) => parsers::run(&options).map_err(DemoError::from),
         Command::Sim(options) => sim(*options).map_err(DemoError::from),

@@ -21,7 +21,6 @@ use crate::api::validate;
 use crate::engine::Pool;
 use crate::metrics::Metrics;
 use crate::model::Model;
-use crate::model::vocabulary::Vocabulary;
 use crate::parsers::Dialect;
 use crate::respond::http::{self as response, Response};
 pub use heavy::Heavy;
@@ -45,8 +44,6 @@ pub struct Context {
 pub struct Served {
     /// The model itself.
     pub model: Model,
-    /// Its tokens, for decoding.
-    pub vocabulary: Arc<Vocabulary>,
     /// What it speaks; `None` where no parser is configured.
     pub dialect: Option<Arc<Dialect>>,
     /// Engines; `None` where only the raw steps are served.

@@ -84,7 +84,7 @@ impl<'a> TextFields<'a> {
 pub(super) fn text(served: &Served, fields: &TextFields<'_>) -> text::Plan {
     let model = &served.model;
     text::Plan {
-        vocabulary: Arc::clone(&served.vocabulary),
+        vocabulary: Arc::clone(served.model.vocabulary()),
         hidden: match fields.reader {
             _ if !fields.skip_special => Hidden::Nothing,
             Reader::Engine => Hidden::Flagged,

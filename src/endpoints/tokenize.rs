@@ -36,14 +36,11 @@ pub fn detokenize(context: &Context, body: &Bytes) -> Result<Bytes, ApiError> {
     let request = DetokenizeRequest::parse(body)?;
     let model = &context.served(request.model.as_deref())?.model;
     let ids: Vec<u32> = request.tokens.iter().map(|id| id.0).collect();
-    let prompt = model
-        .tokenizer()
-        .decode(&ids, false)
-        .map_err(|error| ApiError::internal(format!("the tokenizer cannot decode: {error}")))?;
+    let prompt = model.vocabulary().decode_ids(&ids);
     Ok(Bytes::from(json!({"prompt": prompt}).to_string()))
 }
 
 /// The tokens as the vocabulary spells them.
 fn token_strings(model: &Model, ids: &[u32]) -> Vec<Option<String>> {
-    ids.iter().map(|id| model.tokenizer().id_to_token(*id)).collect()
+    ids.iter().map(|id| model.encoder().id_to_token(*id)).collect()
 }

@@ -19,6 +19,7 @@ pub struct Metrics {
     duration: HistogramVec,
     /// Requests whose answer has not been sent in full.
     pub in_flight: IntGauge,
+    fast_tokenizer: IntGaugeVec,
     up: IntGaugeVec,
     outstanding_tokens: IntGaugeVec,
     failures: IntCounterVec,
@@ -55,9 +56,14 @@ impl Metrics {
             &["route"],
         )?;
         let in_flight = IntGauge::new("couplet_requests_in_flight", "Requests not answered in full.")?;
+        let fast_tokenizer = IntGaugeVec::new(
+            Opts::new("couplet_fast_tokenizer", "1 where the fast tokenizer proved equal to the exact one, else 0."),
+            &["model"],
+        )?;
         registry.register(Box::new(requests.clone()))?;
         registry.register(Box::new(duration.clone()))?;
         registry.register(Box::new(in_flight.clone()))?;
+        registry.register(Box::new(fast_tokenizer.clone()))?;
         let gauge = |name, help| IntGaugeVec::new(Opts::new(name, help), &["engine"]);
         let counter = |name, help| IntCounterVec::new(Opts::new(name, help), &["engine"]);
         let up = gauge("couplet_engine_up", "1 where the engine answers health checks.")?;
@@ -74,7 +80,7 @@ impl Metrics {
         }
         #[cfg(target_os = "linux")]
         registry.register(Box::new(prometheus::process_collector::ProcessCollector::for_self()))?;
-        Ok(Self { registry, requests, duration, in_flight, up, outstanding_tokens, failures, resumes })
+        Ok(Self { registry, requests, duration, in_flight, fast_tokenizer, up, outstanding_tokens, failures, resumes })
     }
 
     /// Counts a request whose answer has ended.
@@ -82,6 +88,11 @@ impl Metrics {
         self.requests.with_label_values(&[route, itoa::Buffer::new().format(status)]).inc();
         self.duration.with_label_values(&[route]).observe(took.as_secs_f64());
         self.in_flight.dec();
+    }
+
+    /// Tells which tokenizer encodes a model's texts.
+    pub fn fast_tokenizer(&self, model: &str, fast: bool) {
+        self.fast_tokenizer.with_label_values(&[model]).set(i64::from(fast));
     }
 
     /// The metrics of the engine at a URL.

@@ -11,10 +11,14 @@ pub mod template;
 pub mod tokenizer;
 pub mod vocabulary;
 
+use std::sync::Arc;
+
 use serde_json::{Map, Value};
 
 use crate::model::template::{ChatTemplates, ContentFormat};
 use crate::model::tokenizer::Encoder;
+use crate::model::tokenizer::files::TokenizerSource;
+use crate::model::vocabulary::Vocabulary;
 use crate::parsers::{self, auto};
 
 pub use config::ModelConfig;
@@ -150,6 +154,7 @@ pub struct Model {
     config: ModelConfig,
     generation: GenerationDefaults,
     encoder: Encoder,
+    vocabulary: Arc<Vocabulary>,
     templates: ChatTemplates,
     max_model_len: u64,
     default_template_kwargs: Map<String, Value>,
@@ -161,9 +166,12 @@ impl Model {
         let files = files::ModelFiles::find(&options.model, options.revision.as_deref())?;
         let config = ModelConfig::load(&files)?;
         let generation = GenerationDefaults::load(&files, &options)?;
-        let parts = tokenizer::files::load(&files, &config.model_type)?;
-        let templates = ChatTemplates::load(&files, &options, &parts)?;
-        let encoder = Encoder::new(parts, &options, &templates)?;
+        let source = TokenizerSource { files, model_type: config.model_type.clone() };
+        let parts = source.read()?;
+        let templates = ChatTemplates::load(&source.files, &options, &parts)?;
+        let tokenizer = parts.tokenizer()?;
+        let vocabulary = Arc::new(Vocabulary::new(&tokenizer, &parts.special_ids(&tokenizer)));
+        let encoder = Encoder::new(parts, tokenizer, source, &options, &templates);
         let max_model_len = config.max_model_len(options.max_model_len)?;
         let names = match options.served_model_names.as_slice() {
             [] => vec![options.model.clone()],
@@ -172,7 +180,17 @@ impl Model {
         // vLLM gives every template this variable, and shows it wherever it shows template variables.
         let mut default_template_kwargs = options.default_chat_template_kwargs.clone();
         default_template_kwargs.entry("cohere_format").or_insert_with(|| Value::from("cmd4"));
-        Ok(Self { options, names, config, generation, encoder, templates, max_model_len, default_template_kwargs })
+        Ok(Self {
+            options,
+            names,
+            config,
+            generation,
+            encoder,
+            vocabulary,
+            templates,
+            max_model_len,
+            default_template_kwargs,
+        })
     }
 
     /// The names under which clients may ask for the model. The first is shown.
@@ -180,8 +198,8 @@ impl Model {
         &self.names
     }
 
-    /// Replaces the parser `auto` by what the model's files suggest, or by none. Returns the choices with their reasons.
-    pub fn choose_parsers(&mut self) -> [Option<auto::Choice>; 2] {
+    /// The tool call parser and the reasoning parser that the model's files suggest.
+    pub fn fitting_parsers(&self) -> [Option<auto::Choice>; 2] {
         let template = self.templates.resolve(None, true).map(|template| template.source().to_owned());
         let vocabulary = self.parser_vocabulary();
         let facts = auto::Facts {
@@ -189,7 +207,12 @@ impl Model {
             template: template.as_deref().unwrap_or_default(),
             vocabulary: &vocabulary,
         };
-        let choices = [auto::tools(facts), auto::reasoning(facts)];
+        [auto::tools(facts), auto::reasoning(facts)]
+    }
+
+    /// Replaces the parser `auto` by what the model's files suggest, or by none. Returns the choices with their reasons.
+    pub fn choose_parsers(&mut self) -> [Option<auto::Choice>; 2] {
+        let choices = self.fitting_parsers();
         for (parser, choice) in
             [&mut self.options.tool_parser, &mut self.options.reasoning_parser].into_iter().zip(&choices)
         {
@@ -246,16 +269,16 @@ impl Model {
         &self.encoder
     }
 
-    /// The tokenizer as vLLM has it.
-    pub fn tokenizer(&self) -> &tokenizers::Tokenizer {
-        self.encoder.tokenizer()
+    /// Ids to text.
+    pub fn vocabulary(&self) -> &Arc<Vocabulary> {
+        &self.vocabulary
     }
 
     /// Every token by its text, and the special ones, as dialects need them.
     pub fn parser_vocabulary(&self) -> parsers::Vocabulary {
-        let text = |id: &u32| Some((*id, self.tokenizer().id_to_token(*id)?));
+        let text = |id: &u32| Some((*id, self.encoder.id_to_token(*id)?));
         parsers::Vocabulary {
-            ids: self.tokenizer().get_vocab(true),
+            ids: self.encoder.tokens(),
             special: self.encoder.special_ids().iter().filter_map(text).collect(),
         }
     }

@@ -88,6 +88,12 @@ struct Other {
     tokens: Vec<String>,
 }
 
+impl std::fmt::Debug for Vocabulary {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Vocabulary").field("decoding", &self.decoding).field("len", &self.len).finish_non_exhaustive()
+    }
+}
+
 impl Vocabulary {
     /// Reads the decoder, the added tokens and every token string of `tokenizer`. `named_ids` are the special tokens that
     /// its configuration names.

@@ -28,6 +28,7 @@ pub use dialect::{Dialect, DialectError};
 pub use events::{CallDelta, Event, Events};
 pub use message::{Message, ToolCall};
 pub use plan::Plan;
+pub(crate) use python::truthy;
 pub use registry::{Entry, Kind, registry};
 pub use state::State;
 

@@ -40,7 +40,7 @@ impl Json {
 }
 
 /// `bool(value)`: what a template argument means as a condition.
-pub(super) fn truthy(value: &serde_json::Value) -> bool {
+pub(crate) fn truthy(value: &serde_json::Value) -> bool {
     match value {
         serde_json::Value::Null => false,
         serde_json::Value::Bool(bool) => *bool,

@@ -356,7 +356,7 @@ struct Writer<'a> {
 
 impl Writer<'_> {
     fn special(&mut self, token: &str) -> Result<(), EncodeError> {
-        let id = self.model.tokenizer().token_to_id(token);
+        let id = self.model.encoder().token_to_id(token);
         self.ids.push(id.ok_or_else(|| EncodeError::new(format!("the vocabulary has no {token}")))?);
         self.text.push_str(token);
         Ok(())

@@ -9,6 +9,7 @@ mod conversation;
 mod harmony;
 mod limits;
 mod prompt;
+mod reasoning;
 mod sampling;
 mod tags;
 
@@ -325,20 +326,12 @@ fn fill_reasoning(
     request: &ChatRequest,
     template_kwargs: &Map<String, Value>,
 ) {
-    let has_parser = model.options().reasoning_parser.is_some();
-    let ended = if request.include_reasoning {
-        dialect.filter(|_| has_parser).and_then(|dialect| {
-            let prompt = rendered.generate.token_ids.clone();
-            dialect.prompt_reasoning_ended(&parser_context(request, prompt, template_kwargs.clone(), 0))
-        })
-    } else {
-        Some(true)
-    };
+    let ended = reasoning::ended(model, dialect, request, &rendered.generate.token_ids, template_kwargs);
     let rest = &mut rendered.generate.rest;
     if let Some(ended) = ended {
         rest.insert("reasoning_ended".to_owned(), Value::Bool(ended));
     }
-    if has_parser {
+    if model.options().reasoning_parser.is_some() {
         rest.insert("reasoning_parser_kwargs".to_owned(), json!({"chat_template_kwargs": template_kwargs}));
     }
 }

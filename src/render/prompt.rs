@@ -133,12 +133,11 @@ pub(super) fn text_of_chat(
     now: LocalTime,
 ) -> Result<String, ApiError> {
     let refuse = |error: TemplateError| ApiError::bad_request(error.to_string());
-    if let Some(unexpected) = ["chat_template", "tokenize"].iter().find(|key| kwargs.contains_key(**key)) {
-        return Err(ApiError::bad_request(format!(
-            "Found unexpected chat template kwargs from request: {{'{unexpected}'}}"
-        )));
+    if kwargs.contains_key("tokenize") {
+        return Err(ApiError::bad_request("Found unexpected chat template kwargs from request: {'tokenize'}"));
     }
-    let template = model.templates().resolve(chat.template, chat.tools.is_some()).map_err(refuse)?;
+    let requested = chat.template.or_else(|| kwargs.get("chat_template").and_then(Value::as_str));
+    let template = model.templates().resolve(requested, chat.tools.is_some()).map_err(refuse)?;
     let wants_parts = match model.options().content_format {
         ContentFormat::Auto => template.wants_parts(),
         ContentFormat::String => false,

@@ -24,7 +24,7 @@ pub(super) fn environment(syntax: minijinja::syntax::SyntaxConfig) -> Environmen
     env.set_formatter(|out, _, value| {
         match value.as_str() {
             Some(text) => out.write_str(text),
-            None => out.write_str(&text::str(value)),
+            None => out.write_str(&text::str(value)?),
         }
         .map_err(Error::from)
     });
@@ -39,7 +39,7 @@ pub(super) fn environment(syntax: minijinja::syntax::SyntaxConfig) -> Environmen
     make_lazy(&mut env, "selectattr", Value::from_function(filters::selectattr));
     make_lazy(&mut env, "rejectattr", Value::from_function(filters::rejectattr));
     env.add_function("raise_exception", |message: &Value| -> Result<Value, Error> {
-        Err(Error::new(ErrorKind::InvalidOperation, text::str(message)))
+        Err(Error::new(ErrorKind::InvalidOperation, text::str(message)?))
     });
     env.add_filter(source::ITERATED, |value: Value| -> Result<Value, Error> {
         if value.is_none() {
@@ -47,8 +47,11 @@ pub(super) fn environment(syntax: minijinja::syntax::SyntaxConfig) -> Environmen
         }
         Ok(value)
     });
-    env.add_test("number", |value: &Value| value.is_number() || is_printed_float(value));
+    env.add_test("number", |value: &Value| {
+        value.is_number() || value.kind() == ValueKind::Bool || is_printed_float(value)
+    });
     env.add_test("float", |value: &Value| value.is_number() && !value.is_integer() || is_printed_float(value));
+    env.remove_global("debug");
     env.add_test("iterable", |value: &Value| !value.is_none() && (value.is_undefined() || value.try_iter().is_ok()));
     env
 }
@@ -64,8 +67,8 @@ fn make_lazy(env: &mut Environment<'static>, name: &'static str, filter: Value) 
 
 /// What Python's lazy filters return.
 #[derive(Debug)]
-struct Generator {
-    items: Vec<Value>,
+pub(super) struct Generator {
+    pub(super) items: Vec<Value>,
 }
 
 impl Object for Generator {
@@ -103,7 +106,7 @@ fn tojson(value: &Value, args: Rest<ValueOrKwargs>) -> Result<Value, Error> {
         None => " ".repeat(value.as_usize().unwrap_or(0).min(64)),
     });
     let separators: Option<Vec<String>> = match argument(2, "separators")? {
-        Some(pair) => Some(pair.try_iter()?.map(|part| text::str(&part)).collect()),
+        Some(pair) => Some(pair.try_iter()?.map(|part| text::str(&part)).collect::<Result<_, _>>()?),
         None => None,
     };
     let sort_keys = argument(3, "sort_keys")?.is_some_and(|value| value.is_true());
@@ -120,22 +123,23 @@ fn tojson(value: &Value, args: Rest<ValueOrKwargs>) -> Result<Value, Error> {
 }
 
 /// Jinja's `join`: items as Python prints them, or one attribute of each.
-fn join(value: &Value, separator: Option<&Value>, kwargs: Kwargs) -> Result<String, Error> {
+fn join(state: &State, value: &Value, separator: Option<&Value>, kwargs: Kwargs) -> Result<String, Error> {
     let attribute: Option<String> = kwargs.get("attribute")?;
     let separator = match kwargs.get::<Option<Value>>("d")? {
-        Some(given) => text::str(&given),
-        None => separator.map(text::str).unwrap_or_default(),
+        Some(given) => text::str(&given)?,
+        None => separator.map(text::str).transpose()?.unwrap_or_default(),
     };
     let mut out = String::new();
     for (i, item) in value.try_iter()?.enumerate() {
+        state.consume_fuel(1)?;
         if i > 0 {
-            out.push_str(&separator);
+            text::push(&mut out, &separator)?;
         }
         let item = match &attribute {
             Some(name) => item.get_attr(name)?,
             None => item,
         };
-        out.push_str(&text::str(&item));
+        text::push(&mut out, &text::str(&item)?)?;
     }
     Ok(out)
 }
@@ -155,11 +159,11 @@ fn indent(
     let width = width.or(kwargs.get("width")?);
     kwargs.assert_all_used()?;
     let indention = match &width {
-        Some(width) if width.as_str().is_some() => text::str(width),
+        Some(width) if width.as_str().is_some() => text::str(width)?,
         Some(width) => " ".repeat(width.as_usize().unwrap_or(0).min(MAX_WIDTH)),
         None => "    ".to_owned(),
     };
-    let text = text::str(value).replace("\r\n", "\n");
+    let text = text::str(value)?.replace("\r\n", "\n");
     let is_end = |c: char| {
         matches!(c, '\n' | '\r' | '\u{b}' | '\u{c}' | '\u{1c}'..='\u{1e}' | '\u{85}' | '\u{2028}' | '\u{2029}')
     };
@@ -168,10 +172,10 @@ fn indent(
         if i > 0 {
             out.push('\n');
             if blank || !line.is_empty() {
-                out.push_str(&indention);
+                text::push(&mut out, &indention)?;
             }
         }
-        out.push_str(line);
+        text::push(&mut out, line)?;
     }
     Ok(out)
 }
@@ -179,12 +183,12 @@ fn indent(
 /// Python's methods, those of the compatibility library first replaced where they differ.
 fn method(state: &mut State, value: &Value, name: &str, args: &[Value]) -> Result<Value, Error> {
     if let Some(text) = value.as_str()
-        && let Some(result) = string_method(text, name, args)?
+        && let Some(result) = string_method(state, text, name, args)?
     {
         return Ok(result);
     }
     if value.kind() == ValueKind::Seq
-        && let Some(result) = list_method(value, name, args)?
+        && let Some(result) = list_method(state, value, name, args)?
     {
         return Ok(result);
     }
@@ -194,23 +198,23 @@ fn method(state: &mut State, value: &Value, name: &str, args: &[Value]) -> Resul
     minijinja_contrib::pycompat::unknown_method_callback(state, value, name, args)
 }
 
-fn string_method(text: &str, name: &str, args: &[Value]) -> Result<Option<Value>, Error> {
+fn string_method(state: &State, own: &str, name: &str, args: &[Value]) -> Result<Option<Value>, Error> {
     let result = match name {
         "removeprefix" => {
             let (prefix,): (&str,) = from_args(args)?;
-            Value::from(text.strip_prefix(prefix).unwrap_or(text))
+            Value::from(own.strip_prefix(prefix).unwrap_or(own))
         }
         "removesuffix" => {
             let (suffix,): (&str,) = from_args(args)?;
-            Value::from(text.strip_suffix(suffix).unwrap_or(text))
+            Value::from(own.strip_suffix(suffix).unwrap_or(own))
         }
         "partition" | "rpartition" => {
             let (separator,): (&str,) = from_args(args)?;
-            let split = if name == "partition" { text.split_once(separator) } else { text.rsplit_once(separator) };
+            let split = if name == "partition" { own.split_once(separator) } else { own.rsplit_once(separator) };
             let parts = match (split, name) {
                 (Some((before, after)), _) => [before, separator, after],
-                (None, "partition") => [text, "", ""],
-                (None, _) => ["", "", text],
+                (None, "partition") => [own, "", ""],
+                (None, _) => ["", "", own],
             };
             Value::from(minijinja::value::Tuple::from(parts.map(Value::from).to_vec()))
         }
@@ -218,24 +222,24 @@ fn string_method(text: &str, name: &str, args: &[Value]) -> Result<Option<Value>
             let (separator, limit): (Option<&str>, Option<i64>) = from_args(args)?;
             let Some(separator) = separator else { return Ok(None) };
             let mut parts: Vec<&str> = match limit.and_then(|limit| usize::try_from(limit).ok()) {
-                Some(limit) => text.rsplitn(limit.saturating_add(1), separator).collect(),
-                None => text.rsplit(separator).collect(),
+                Some(limit) => own.rsplitn(limit.saturating_add(1), separator).collect(),
+                None => own.rsplit(separator).collect(),
             };
             parts.reverse();
             Value::from(parts.into_iter().map(Value::from).collect::<Vec<_>>())
         }
         "zfill" => {
             let (width,): (usize,) = from_args(args)?;
-            Value::from(pad(text, width, '0', Side::Right))
+            Value::from(pad(own, width, '0', Side::Right))
         }
         "ljust" | "rjust" => {
             let (width, fill): (usize, Option<&str>) = from_args(args)?;
             let fill = fill.and_then(|fill| fill.chars().next()).unwrap_or(' ');
-            Value::from(pad(text, width, fill, if name == "ljust" { Side::Left } else { Side::Right }))
+            Value::from(pad(own, width, fill, if name == "ljust" { Side::Left } else { Side::Right }))
         }
-        "casefold" => Value::from(text.to_lowercase()),
+        "casefold" => Value::from(own.to_lowercase()),
         "swapcase" => Value::from(
-            text.chars()
+            own.chars()
                 .flat_map(|c| {
                     if c.is_uppercase() { c.to_lowercase().collect::<Vec<_>>() } else { c.to_uppercase().collect() }
                 })
@@ -243,22 +247,24 @@ fn string_method(text: &str, name: &str, args: &[Value]) -> Result<Option<Value>
         ),
         "index" => {
             let (part,): (&str,) = from_args(args)?;
-            match text.find(part) {
-                Some(at) => Value::from(text.get(..at).unwrap_or_default().chars().count()),
+            match own.find(part) {
+                Some(at) => Value::from(own.get(..at).unwrap_or_default().chars().count()),
                 None => return Err(Error::new(ErrorKind::InvalidOperation, "substring not found")),
             }
         }
         "join" => {
             let (items,): (Value,) = from_args(args)?;
-            let mut parts = Vec::new();
-            for item in items.try_iter()? {
+            let mut out = String::new();
+            for (i, item) in items.try_iter()?.enumerate() {
+                state.consume_fuel(1)?;
                 let Some(part) = item.as_str() else {
                     let message = "sequence item: expected str instance";
                     return Err(Error::new(ErrorKind::InvalidOperation, message));
                 };
-                parts.push(part.to_owned());
+                text::push(&mut out, if i > 0 { own } else { "" })?;
+                text::push(&mut out, part)?;
             }
-            Value::from(parts.join(text))
+            Value::from(out)
         }
         _ => return Ok(None),
     };
@@ -279,14 +285,17 @@ fn pad(text: &str, width: usize, fill: char, side: Side) -> String {
     if side == Side::Left { format!("{text}{padding}") } else { format!("{padding}{text}") }
 }
 
-fn list_method(value: &Value, name: &str, args: &[Value]) -> Result<Option<Value>, Error> {
+fn list_method(state: &State, value: &Value, name: &str, args: &[Value]) -> Result<Option<Value>, Error> {
     match name {
         "index" => {
             let (wanted,): (Value,) = from_args(args)?;
-            match value.try_iter()?.position(|item| item == wanted) {
-                Some(at) => Ok(Some(Value::from(at))),
-                None => Err(Error::new(ErrorKind::InvalidOperation, "value is not in list")),
+            for (at, item) in value.try_iter()?.enumerate() {
+                state.consume_fuel(1)?;
+                if item == wanted {
+                    return Ok(Some(Value::from(at)));
+                }
             }
+            Err(Error::new(ErrorKind::InvalidOperation, "value is not in list"))
         }
         "copy" => Ok(Some(value.clone())),
         _ => Ok(None),

@@ -5,7 +5,9 @@
 //! (the moment is given).
 
 mod detect;
+mod foreign;
 mod functions;
+mod probe;
 mod source;
 mod text;
 mod time;
@@ -30,6 +32,10 @@ pub use value::Dict;
 
 /// Compiled templates that came with requests; beyond this number all are forgotten.
 const MAX_REQUEST_TEMPLATES: usize = 64;
+/// Longest source from a request, in bytes.
+const MAX_SOURCE: usize = 256 << 10;
+/// Stack for what may nest as deep as a source is long; only what is used of it takes memory.
+const DEEP_STACK: usize = 256 << 20;
 /// The name under which each environment holds its one template.
 const NAME: &str = "chat template";
 
@@ -76,6 +82,7 @@ pub struct Template {
     source: String,
     wants_parts: bool,
     knows_developer: bool,
+    from_request: bool,
 }
 
 impl fmt::Debug for Template {
@@ -85,16 +92,32 @@ impl fmt::Debug for Template {
 }
 
 impl Template {
-    /// Compiles a source.
+    /// Compiles a source of the model's or the server's own.
     pub fn compile(source: &str) -> Result<Self, TemplateError> {
+        Self::compile_from(source, false)
+    }
+
+    /// Compiles a source that came with a request and may mean harm.
+    pub fn compile_foreign(source: &str) -> Result<Self, TemplateError> {
+        if source.len() > MAX_SOURCE {
+            let message = format!("the chat template has {} bytes, more than {MAX_SOURCE}", source.len());
+            return Err(TemplateError::new(message));
+        }
+        on_deep_stack(|| Self::compile_from(source, true))
+    }
+
+    fn compile_from(source: &str, from_request: bool) -> Result<Self, TemplateError> {
         let syntax = syntax();
         let plain = source::without_generation_tags(source);
-        let rewritten = source::as_python(&plain, &syntax)?;
+        let rewritten = source::as_python(&plain, &syntax, from_request)?;
         let wants_parts = detect::wants_parts(&parse(&plain, NAME, syntax.clone())?);
         let knows_developer = source.contains("\"developer\"") || source.contains("'developer'");
         let mut env = functions::environment(syntax);
+        if from_request {
+            foreign::bound(&mut env);
+        }
         env.add_template_owned(NAME, rewritten)?;
-        Ok(Self { env, source: source.to_owned(), wants_parts, knows_developer })
+        Ok(Self { env, source: source.to_owned(), wants_parts, knows_developer, from_request })
     }
 
     /// True where the template loops over the parts of a content; else it wants text.
@@ -120,8 +143,20 @@ impl Template {
     /// Renders. `now` is the moment that `strftime_now` prints.
     pub fn render(&self, mut context: Dict, now: LocalTime) -> Result<String, TemplateError> {
         context.set("strftime_now", functions::strftime_now(now));
-        Ok(self.env.get_template(NAME)?.render(context.into_value())?)
+        let context = context.into_value();
+        let render = move || Ok(self.env.get_template(NAME)?.render(context)?);
+        // What a foreign template builds may nest without end, and is dropped level by level.
+        if self.from_request { on_deep_stack(render) } else { render() }
     }
+}
+
+/// Runs work whose recursion follows what a stranger wrote.
+fn on_deep_stack<T: Send>(work: impl FnOnce() -> Result<T, TemplateError> + Send) -> Result<T, TemplateError> {
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().stack_size(DEEP_STACK).spawn_scoped(scope, work);
+        let thread = thread.map_err(|error| TemplateError::new(format!("no thread for the chat template: {error}")))?;
+        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
 }
 
 fn syntax() -> SyntaxConfig {
@@ -187,7 +222,7 @@ impl ChatTemplates {
         if let Some(known) = lock().get(source) {
             return Ok(known.clone());
         }
-        let template = Arc::new(Template::compile(source)?);
+        let template = Arc::new(Template::compile_foreign(source)?);
         let mut cache = lock();
         if cache.len() >= MAX_REQUEST_TEMPLATES {
             cache.clear();
@@ -196,9 +231,13 @@ impl ChatTemplates {
         Ok(template)
     }
 
-    /// Texts that resemble what the templates write, to compare tokenizers on.
-    pub(crate) fn probe_texts(&self) -> Vec<String> {
-        self.given.iter().chain(self.own.values()).map(|template| template.source.clone()).collect()
+    /// What the templates write and what they are, to compare tokenizers on. `specials` are their variables.
+    pub(crate) fn probe_texts(&self, specials: &[(String, String)]) -> Vec<String> {
+        let templates = self.given.iter().chain(self.own.values());
+        templates
+            .flat_map(|template| [Some(template.source.clone()), probe::text(template, specials)])
+            .flatten()
+            .collect()
     }
 }
 

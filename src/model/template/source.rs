@@ -7,6 +7,7 @@ use minijinja::machinery::ast::{Expr, Stmt};
 use minijinja::machinery::parse;
 use minijinja::syntax::SyntaxConfig;
 
+use super::foreign;
 use super::value::METHOD_MARK;
 use super::walk::{self, Node};
 
@@ -39,12 +40,16 @@ pub(super) fn without_generation_tags(source: &str) -> String {
     out
 }
 
-/// Rewrites what the engine understands otherwise than Python.
-pub(super) fn as_python(source: &str, syntax: &SyntaxConfig) -> Result<String, minijinja::Error> {
+/// Rewrites what the engine understands otherwise than Python; in a `foreign` template also what it does not bound.
+pub(super) fn as_python(source: &str, syntax: &SyntaxConfig, foreign: bool) -> Result<String, minijinja::Error> {
     let tree = parse(source, "chat template", syntax.clone())?;
     let mut edits = method_edits(&tree, source);
     edits.extend(loop_edits(&tree));
-    edits.sort_unstable_by_key(|(range, _)| std::cmp::Reverse(range.start));
+    if foreign {
+        edits.extend(foreign::edits(&tree, source)?);
+    }
+    // From the end to the start; at one place the outer expression's edit first, so that the inner one's stands before it.
+    edits.sort_by_key(|(range, _)| std::cmp::Reverse(range.start));
     let mut out = source.to_owned();
     for (range, text) in edits {
         if out.is_char_boundary(range.start) && out.is_char_boundary(range.end) {
@@ -55,7 +60,7 @@ pub(super) fn as_python(source: &str, syntax: &SyntaxConfig) -> Result<String, m
 }
 
 /// What to put in place of which bytes.
-type Edit = (std::ops::Range<usize>, String);
+pub(super) type Edit = (std::ops::Range<usize>, String);
 
 /// `x.items` (not called) becomes a lookup that finds the method.
 fn method_edits(tree: &Stmt<'_>, source: &str) -> Vec<Edit> {
@@ -104,8 +109,8 @@ mod tests {
 
     #[test]
     fn loops_check_what_they_loop_over() {
-        let rewritten =
-            as_python("{% for a in b.c %}{% for d in e if d %}{% endfor %}{% endfor %}", &SyntaxConfig::default());
+        let source = "{% for a in b.c %}{% for d in e if d %}{% endfor %}{% endfor %}";
+        let rewritten = as_python(source, &SyntaxConfig::default(), false);
         assert_eq!(
             rewritten.unwrap(),
             "{% for a in b.c|_iterated %}{% for d in e|_iterated if d %}{% endfor %}{% endfor %}"
@@ -115,7 +120,7 @@ mod tests {
     #[test]
     fn methods_are_bound_unless_called() {
         let syntax = SyntaxConfig::default();
-        let rewritten = as_python("{{ a.items }}{{ a.items() }}{% if a.b.keys is x %}{% endif %}", &syntax);
+        let rewritten = as_python("{{ a.items }}{{ a.items() }}{% if a.b.keys is x %}{% endif %}", &syntax, false);
         assert_eq!(rewritten.unwrap(), "{{ a['\u{1}items'] }}{{ a.items() }}{% if a.b['\u{1}keys'] is x %}{% endif %}");
     }
 }

@@ -8,38 +8,49 @@ use crate::api::python;
 
 /// Deepest nesting that is printed.
 const MAX_DEPTH: usize = 200;
+/// Longest text that one value is printed as, in bytes. Values can share parts, so a small one can print without end.
+const MAX_TEXT: usize = 32 << 20;
+
+/// Adds to a text that a template makes.
+pub(super) fn push(out: &mut String, part: &str) -> Result<(), Error> {
+    if out.len().saturating_add(part.len()) > MAX_TEXT {
+        return Err(Error::from(ErrorKind::OutOfFuel));
+    }
+    out.push_str(part);
+    Ok(())
+}
 
 /// `str(value)`.
-pub(super) fn str(value: &Value) -> String {
+pub(super) fn str(value: &Value) -> Result<String, Error> {
     match value.as_str() {
-        Some(text) => text.to_owned(),
-        None if value.is_undefined() => String::new(),
+        Some(text) => Ok(text.to_owned()),
+        None if value.is_undefined() => Ok(String::new()),
         None => repr(value),
     }
 }
 
 /// `repr(value)`.
-pub(super) fn repr(value: &Value) -> String {
+pub(super) fn repr(value: &Value) -> Result<String, Error> {
     let mut out = String::new();
-    write_repr(value, 0, &mut out);
-    out
+    write_repr(value, 0, &mut out)?;
+    Ok(out)
 }
 
-fn write_repr(value: &Value, depth: usize, out: &mut String) {
+fn write_repr(value: &Value, depth: usize, out: &mut String) -> Result<(), Error> {
     if let Some(digits) = printed_number(value) {
-        return out.push_str(digits);
+        return push(out, digits);
     }
     if depth > MAX_DEPTH {
-        return out.push_str("...");
+        return Err(too_deep());
     }
     match value.kind() {
-        ValueKind::String => out.push_str(&python::str_repr(value.as_str().unwrap_or_default())),
-        ValueKind::Number => out.push_str(&number(value)),
-        ValueKind::Undefined => out.push_str("Undefined"),
+        ValueKind::String => push(out, &python::str_repr(value.as_str().unwrap_or_default()))?,
+        ValueKind::Number => push(out, &number(value))?,
+        ValueKind::Undefined => push(out, "Undefined")?,
         ValueKind::Seq => {
             let (open, close) = if value.is_tuple() { ('(', ')') } else { ('[', ']') };
             out.push(open);
-            write_items(value, depth, out);
+            write_items(value, depth, out)?;
             if value.is_tuple() && value.len() == Some(1) {
                 out.push(',');
             }
@@ -51,28 +62,31 @@ fn write_repr(value: &Value, depth: usize, out: &mut String) {
                 if i > 0 {
                     out.push_str(", ");
                 }
-                write_repr(&key, depth + 1, out);
+                write_repr(&key, depth + 1, out)?;
                 out.push_str(": ");
-                write_repr(&item, depth + 1, out);
+                write_repr(&item, depth + 1, out)?;
             }
             out.push('}');
         }
         ValueKind::Iterable if value.len().is_some() => {
             out.push('[');
-            write_items(value, depth, out);
+            write_items(value, depth, out)?;
             out.push(']');
         }
-        _ => out.push_str(&value.to_string()),
+        ValueKind::Iterable => push(out, "<generator object>")?,
+        _ => push(out, &value.to_string())?,
     }
+    Ok(())
 }
 
-fn write_items(value: &Value, depth: usize, out: &mut String) {
+fn write_items(value: &Value, depth: usize, out: &mut String) -> Result<(), Error> {
     for (i, item) in value.try_iter().into_iter().flatten().enumerate() {
         if i > 0 {
             out.push_str(", ");
         }
-        write_repr(&item, depth + 1, out);
+        write_repr(&item, depth + 1, out)?;
     }
+    Ok(())
 }
 
 fn pairs(value: &Value) -> Vec<(Value, Value)> {
@@ -106,17 +120,16 @@ impl Json {
     /// `json.dumps(value)` with these options.
     pub(super) fn write(&self, value: &Value, depth: usize, out: &mut String) -> Result<(), Error> {
         if depth > MAX_DEPTH {
-            return Err(Error::new(ErrorKind::InvalidOperation, "maximum recursion depth exceeded"));
+            return Err(too_deep());
         }
         if let Some(digits) = printed_number(value) {
-            out.push_str(digits);
-            return Ok(());
+            return push(out, digits);
         }
         match value.kind() {
             ValueKind::None => out.push_str("null"),
             ValueKind::Bool => out.push_str(if value.is_true() { "true" } else { "false" }),
-            ValueKind::Number => out.push_str(&json_number(value)),
-            ValueKind::String => self.write_string(value.as_str().unwrap_or_default(), out),
+            ValueKind::Number => push(out, &json_number(value))?,
+            ValueKind::String => self.write_string(value.as_str().unwrap_or_default(), out)?,
             ValueKind::Seq => self.write_list(value, depth, out)?,
             // `a + b` of lists, which the engine keeps lazy.
             ValueKind::Iterable if value.len().is_some() => self.write_list(value, depth, out)?,
@@ -133,14 +146,14 @@ impl Json {
         let mut any = false;
         for item in value.try_iter()? {
             if any {
-                out.push_str(&self.item_separator);
+                push(out, &self.item_separator)?;
             }
             any = true;
-            self.newline(depth + 1, out);
+            self.newline(depth + 1, out)?;
             self.write(&item, depth + 1, out)?;
         }
         if any {
-            self.newline(depth, out);
+            self.newline(depth, out)?;
         }
         out.push(']');
         Ok(())
@@ -154,15 +167,15 @@ impl Json {
         out.push('{');
         for (i, (key, item)) in pairs.iter().enumerate() {
             if i > 0 {
-                out.push_str(&self.item_separator);
+                push(out, &self.item_separator)?;
             }
-            self.newline(depth + 1, out);
+            self.newline(depth + 1, out)?;
             self.write_key(key, out)?;
-            out.push_str(&self.key_separator);
+            push(out, &self.key_separator)?;
             self.write(item, depth + 1, out)?;
         }
         if !pairs.is_empty() {
-            self.newline(depth, out);
+            self.newline(depth, out)?;
         }
         out.push('}');
         Ok(())
@@ -170,7 +183,7 @@ impl Json {
 
     fn write_key(&self, key: &Value, out: &mut String) -> Result<(), Error> {
         match key.kind() {
-            ValueKind::String => self.write_string(key.as_str().unwrap_or_default(), out),
+            ValueKind::String => self.write_string(key.as_str().unwrap_or_default(), out)?,
             ValueKind::None => out.push_str("\"null\""),
             ValueKind::Bool => out.push_str(if key.is_true() { "\"true\"" } else { "\"false\"" }),
             ValueKind::Number => {
@@ -183,26 +196,28 @@ impl Json {
         Ok(())
     }
 
-    fn newline(&self, depth: usize, out: &mut String) {
+    fn newline(&self, depth: usize, out: &mut String) -> Result<(), Error> {
         if let Some(indent) = &self.indent {
             out.push('\n');
             for _ in 0..depth {
-                out.push_str(indent);
+                push(out, indent)?;
             }
         }
+        Ok(())
     }
 
-    fn write_string(&self, text: &str, out: &mut String) {
+    fn write_string(&self, text: &str, out: &mut String) -> Result<(), Error> {
         out.push('"');
         let mut rest = text;
         while let Some((at, c)) = rest.char_indices().find(|(_, c)| self.must_escape(*c)) {
             let (plain, tail) = rest.split_at(at);
-            out.push_str(plain);
+            push(out, plain)?;
             self.write_escape(c, out);
             rest = tail.get(c.len_utf8()..).unwrap_or_default();
         }
-        out.push_str(rest);
+        push(out, rest)?;
         out.push('"');
+        Ok(())
     }
 
     fn must_escape(&self, c: char) -> bool {
@@ -237,6 +252,10 @@ fn json_number(value: &Value) -> String {
         Ok(float) => python::float_repr(float),
         Err(_) => value.to_string(),
     }
+}
+
+fn too_deep() -> Error {
+    Error::new(ErrorKind::InvalidOperation, "maximum recursion depth exceeded")
 }
 
 fn not_serializable(kind: &str) -> Error {

@@ -79,7 +79,7 @@ impl Object for Dict {
     }
 
     fn render(self: &Arc<Self>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&text::repr(&Value::from_dyn_object(self.clone())))
+        f.write_str(&text::repr(&Value::from_dyn_object(self.clone())).map_err(|_| fmt::Error)?)
     }
 }
 

@@ -2,7 +2,9 @@
 //!
 //! In: the model's files. Out: tokenizer.json rewritten where transformers rewrites it, and the named special tokens.
 
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
+use tokenizers::Tokenizer;
 
 use super::classes::Class;
 use crate::model::LoadError;
@@ -25,8 +27,49 @@ pub(crate) struct TokenizerParts {
     pub(crate) extra: Vec<String>,
 }
 
-/// Reads a model's tokenizer files.
-pub(crate) fn load(files: &ModelFiles, model_type: &str) -> Result<TokenizerParts, LoadError> {
+impl TokenizerParts {
+    /// The tokenizer as vLLM has it.
+    pub(crate) fn tokenizer(&self) -> Result<Tokenizer, LoadError> {
+        Tokenizer::deserialize(&self.json).map_err(|error| LoadError::broken(&self.path, error))
+    }
+
+    /// Gives added tokens the ids that the tokenizer gave them: it closes gaps, whatever the file says.
+    pub(crate) fn renumber(&mut self, tokenizer: &Tokenizer) {
+        let added = self.json.get_mut("added_tokens").and_then(Value::as_array_mut);
+        for token in added.into_iter().flatten() {
+            let id = token_text(token).and_then(|text| tokenizer.token_to_id(text));
+            if let (Some(id), Value::Object(token)) = (id, token) {
+                token.insert("id".to_owned(), Value::from(id));
+            }
+        }
+    }
+
+    /// Ids of all special tokens that the configuration names, ascending.
+    pub(crate) fn special_ids(&self, tokenizer: &Tokenizer) -> Vec<u32> {
+        let texts = self.specials.iter().map(|(_, text)| text).chain(&self.extra);
+        let mut ids: Vec<u32> = texts.filter_map(|text| tokenizer.token_to_id(text)).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        ids
+    }
+}
+
+/// Where a tokenizer can be read, more than once.
+pub(crate) struct TokenizerSource {
+    /// The model's files.
+    pub(crate) files: ModelFiles,
+    /// `model_type` of config.json.
+    pub(crate) model_type: String,
+}
+
+impl TokenizerSource {
+    /// Reads the files.
+    pub(crate) fn read(&self) -> Result<TokenizerParts, LoadError> {
+        load(&self.files, &self.model_type)
+    }
+}
+
+fn load(files: &ModelFiles, model_type: &str) -> Result<TokenizerParts, LoadError> {
     let remedy = "couplet reads only fast tokenizers: make one with transformers' `save_pretrained`";
     let file = files.required("tokenizer.json", remedy)?;
     let Value::Object(mut json) = file.json()? else {

@@ -4,12 +4,16 @@
 //! on a probe set; else the truth is used and the reason is kept for the log. Deliberately absent: decoding.
 
 mod classes;
+mod exact;
 pub(crate) mod files;
 mod probe;
 
+use std::collections::HashMap;
+
+use crate::model::LoadOptions;
 use crate::model::template::ChatTemplates;
-use crate::model::{LoadError, LoadOptions};
-use files::TokenizerParts;
+use exact::Exact;
+use files::{TokenizerParts, TokenizerSource};
 
 /// The tokenizer library refused a text; it never should.
 #[derive(Debug, thiserror::Error)]
@@ -43,8 +47,10 @@ pub enum Path {
 
 /// Encodes texts.
 pub struct Encoder {
-    exact: tokenizers::Tokenizer,
+    exact: Exact,
     fast: Option<fastokens::Tokenizer>,
+    /// One more than the highest id.
+    ids: u32,
     path: Path,
     prefix: Vec<u32>,
     suffix: Vec<u32>,
@@ -61,52 +67,57 @@ impl std::fmt::Debug for Encoder {
 }
 
 impl Encoder {
+    /// `exact` is the tokenizer that `parts` make. It is kept only where it is used for every text; where it is wanted
+    /// once in a while, `source` gives it again.
     pub(crate) fn new(
-        parts: TokenizerParts,
+        mut parts: TokenizerParts,
+        exact: tokenizers::Tokenizer,
+        source: TokenizerSource,
         options: &LoadOptions,
         templates: &ChatTemplates,
-    ) -> Result<Self, LoadError> {
-        let fast_json = options.fast_tokenizer.then(|| parts.json.clone());
-        let exact: tokenizers::Tokenizer =
-            serde_json::from_value(parts.json).map_err(|error| LoadError::broken(&parts.path, error))?;
+    ) -> Self {
+        let special_ids = parts.special_ids(&exact);
         let (prefix, suffix) = added_by_post_processor(&exact);
-        let (fast, path) = match fast_json {
-            Some(json) => probe::fast_if_equal(json, &exact, options.segment_cache_bytes, templates),
-            None => (None, Path::Exact { reason: "turned off by the settings".to_owned() }),
+        let (fast, path) = if options.fast_tokenizer {
+            parts.renumber(&exact);
+            probe::fast_if_equal(
+                parts.json,
+                &exact,
+                options.segment_cache_bytes,
+                &templates.probe_texts(&parts.specials),
+            )
+        } else {
+            (None, Path::Exact { reason: "turned off by the settings".to_owned() })
         };
-        let texts = parts.specials.iter().map(|(_, text)| text).chain(&parts.extra);
-        let mut special_ids: Vec<u32> = texts.filter_map(|text| exact.token_to_id(text)).collect();
-        special_ids.sort_unstable();
-        special_ids.dedup();
         let eos = parts.specials.iter().find(|(name, _)| name == "eos_token");
-        let eos_token_id = eos.and_then(|(_, text)| exact.token_to_id(text));
-        let max_chars_per_token = exact.get_vocab(true).keys().map(|token| token.chars().count()).max().unwrap_or(1);
-        Ok(Self {
-            exact,
+        let vocabulary = exact.get_vocab(true);
+        Self {
+            eos_token_id: eos.and_then(|(_, text)| exact.token_to_id(text)),
+            max_chars_per_token: vocabulary.keys().map(|token| token.chars().count()).max().unwrap_or(1),
+            ids: vocabulary.values().max().map_or(0, |id| id + 1),
+            exact: if fast.is_some() { Exact::later(source) } else { Exact::now(exact, source) },
             fast,
             path,
             prefix,
             suffix,
             specials: parts.specials,
             special_ids,
-            eos_token_id,
-            max_chars_per_token,
-        })
+        }
     }
 
     /// The ids of a text. `add_special` adds what the tokenizer puts around every text (BOS, …).
     pub fn encode(&self, text: &str, add_special: bool) -> Result<Vec<u32>, EncodeError> {
         let ids = match &self.fast {
             Some(fast) => fast.encode(text).map_err(|error| EncodeError(error.to_string()))?,
-            None => ids_of(&self.exact, text)?,
+            None => ids_of(self.exact.get()?, text)?,
         };
         Ok(if add_special { self.surround(ids) } else { ids })
     }
 
     /// As [`encode`](Self::encode), with spans in characters.
     pub fn encode_with_spans(&self, text: &str, add_special: bool) -> Result<Spans, EncodeError> {
-        let encoding =
-            self.exact.encode_char_offsets(text, add_special).map_err(|error| EncodeError(error.to_string()))?;
+        let exact = self.exact.get()?;
+        let encoding = exact.encode_char_offsets(text, add_special).map_err(|error| EncodeError(error.to_string()))?;
         Ok((encoding.get_ids().to_vec(), encoding.get_offsets().to_vec()))
     }
 
@@ -114,11 +125,7 @@ impl Encoder {
     pub fn encode_ordinary(&self, text: &str) -> Result<Vec<u32>, EncodeError> {
         match &self.fast {
             Some(fast) => fast.encode_ordinary(text).map_err(|error| EncodeError(error.to_string())),
-            None => {
-                let mut exact = self.exact.clone();
-                exact.set_encode_special_tokens(true);
-                ids_of(&exact, text)
-            }
+            None => ids_of(self.exact.ordinary()?, text),
         }
     }
 
@@ -144,9 +151,26 @@ impl Encoder {
         &self.path
     }
 
-    /// The tokenizer as vLLM has it.
-    pub fn tokenizer(&self) -> &tokenizers::Tokenizer {
-        &self.exact
+    /// The id of a token, by its text in the vocabulary.
+    pub fn token_to_id(&self, token: &str) -> Option<u32> {
+        match &self.fast {
+            Some(fast) => fast.token_to_id(token),
+            None => self.exact.get().ok()?.token_to_id(token),
+        }
+    }
+
+    /// The text of a token, as the vocabulary spells it.
+    pub fn id_to_token(&self, id: u32) -> Option<String> {
+        match &self.fast {
+            Some(fast) => fast.id_to_token(id).map(str::to_owned),
+            None => self.exact.get().ok()?.id_to_token(id),
+        }
+    }
+
+    /// Every token by its text, added tokens included.
+    pub fn tokens(&self) -> HashMap<String, u32> {
+        let of_id = |id: u32| self.id_to_token(id).and_then(|text| self.token_to_id(&text).map(|id| (text, id)));
+        (0..self.ids).filter_map(of_id).collect()
     }
 
     /// Name and text of the special tokens that are set (`bos_token`, …).

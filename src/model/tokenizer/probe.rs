@@ -6,7 +6,6 @@
 use serde_json::Value;
 
 use super::{Path, ids_of};
-use crate::model::template::ChatTemplates;
 
 /// Texts that tokenizers are known to disagree on.
 const PROBES: [&str; 24] = [
@@ -41,7 +40,21 @@ pub(super) fn fast_if_equal(
     json: Value,
     exact: &tokenizers::Tokenizer,
     segment_cache_bytes: usize,
-    templates: &ChatTemplates,
+    templates: &[String],
+) -> (Option<fastokens::Tokenizer>, Path) {
+    // A thread of its own: what a thread that encodes keeps (tables of tens of megabytes) goes with it, and what stays is
+    // not strewn between the pieces of the JSON that goes.
+    let made = std::thread::scope(|scope| {
+        scope.spawn(|| make_and_compare(json, exact, segment_cache_bytes, templates)).join()
+    });
+    made.unwrap_or_else(|_| (None, Path::Exact { reason: "fastokens panicked".to_owned() }))
+}
+
+fn make_and_compare(
+    json: Value,
+    exact: &tokenizers::Tokenizer,
+    segment_cache_bytes: usize,
+    templates: &[String],
 ) -> (Option<fastokens::Tokenizer>, Path) {
     let added: Vec<String> = exact.get_added_tokens_decoder().into_values().map(|token| token.content).collect();
     let mut fast = match fastokens::Tokenizer::from_json(json) {
@@ -49,13 +62,8 @@ pub(super) fn fast_if_equal(
         Err(error) => return (None, Path::Exact { reason: format!("fastokens cannot read tokenizer.json: {error}") }),
     };
     let texts = probe_texts(&added, templates);
-    for text in &texts {
-        let wanted = ids_of(exact, text).ok();
-        let got = fast.encode(text).ok();
-        if wanted.is_none() || wanted != got {
-            let shown: String = text.chars().take(40).collect();
-            return (None, Path::Exact { reason: format!("fastokens gives other ids for {shown:?}") });
-        }
+    if let Some(reason) = first_difference(&fast, exact, &texts) {
+        return (None, Path::Exact { reason });
     }
     if segment_cache_bytes > 0 {
         fast.enable_segment_cache(segment_cache_bytes);
@@ -63,7 +71,23 @@ pub(super) fn fast_if_equal(
     (Some(fast), Path::Fast { probes: texts.len() })
 }
 
-fn probe_texts(added: &[String], templates: &ChatTemplates) -> Vec<String> {
+/// Where the two disagree: a token, or the ids of a text.
+fn first_difference(fast: &fastokens::Tokenizer, exact: &tokenizers::Tokenizer, texts: &[String]) -> Option<String> {
+    let same_token = |token: &str, id: u32| {
+        fast.token_to_id(token) == Some(id) && fast.id_to_token(id) == exact.id_to_token(id).as_deref()
+    };
+    if let Some((token, _)) = exact.get_vocab(true).iter().find(|(token, id)| !same_token(token, **id)) {
+        return Some(format!("fastokens has another id for the token {token:?}"));
+    }
+    let differs = |text: &&String| {
+        let wanted = ids_of(exact, text).ok();
+        wanted.is_none() || wanted != fast.encode(text).ok()
+    };
+    let text: String = texts.iter().find(differs)?.chars().take(40).collect();
+    Some(format!("fastokens gives other ids for {text:?}"))
+}
+
+fn probe_texts(added: &[String], templates: &[String]) -> Vec<String> {
     let mut texts: Vec<String> = PROBES.iter().map(|text| (*text).to_owned()).collect();
     texts.push(PROBES.join("\n"));
     texts.push(PROBES.join(""));
@@ -74,6 +98,6 @@ fn probe_texts(added: &[String], templates: &ChatTemplates) -> Vec<String> {
         texts.push(chunk.join(" x "));
         texts.push(chunk.join("\n"));
     }
-    texts.extend(templates.probe_texts());
+    texts.extend_from_slice(templates);
     texts
 }
