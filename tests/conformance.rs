@@ -1,7 +1,7 @@
 //! Answers recorded from real vLLM 0.33, replayed against this build.
 //!
-//! `cargo test --test conformance -- --nocapture` prints a row per golden file; `COUPLET_MISSES=hermes+qwen3` beside it
-//! prints what is not vLLM's in that file, listed or not.
+//! `cargo test --test conformance -- --nocapture` prints a row per golden file; `COUPLET_MISSES=hermes+` beside it
+//! prints what is not vLLM's, listed or not, in the files whose names have that.
 
 #![expect(clippy::unwrap_used, reason = "a test that panics has reported")]
 
@@ -40,7 +40,7 @@ fn all_exact(wanted: impl Fn(&str) -> bool) -> usize {
     checked
 }
 
-/// How one golden file, or all of them, came out: passed and tried.
+/// How one golden file, or all of them, came out: passed and tried. `itself` is about calls that are complete and well formed.
 #[derive(Debug, Default, Clone, Copy)]
 struct Score {
     once: (usize, usize),
@@ -99,10 +99,10 @@ fn every_dialect_is_right_where_vllm_is_right() {
     }
     println!("{}", total.row("all"));
     assert!(wrong.is_empty(), "{} differences that DIFFERENCES.md does not list:\n{}", wrong.len(), wrong.join("\n"));
-    // The aim is 95 and is not reached: this only keeps what there is (2,703 of 2,954). Inkling and Hunyuan 3 and 4 are
-    // furthest off, then the XML dialects, which let the key of a value that is no string wait with its value.
-    assert!(total.exact.0 * 100 >= total.exact.1 * 91, "too few chunks are vLLM's: {total:?}");
-    assert!(total.itself.0 * 1000 >= total.itself.1 * 975, "streams and whole answers differ too often: {total:?}");
+    // The aim is 95 and is not reached: this only keeps what there is (4,181 of 4,536). Inkling, Hunyuan 3 and 4 and InternLM
+    // are furthest off, then the XML dialects, which let the key of a value that is no string wait with its value.
+    assert!(total.exact.0 * 100 >= total.exact.1 * 92, "too few chunks are vLLM's: {total:?}");
+    assert!(total.itself.0 * 1000 >= total.itself.1 * 994, "streams and whole answers differ too often: {total:?}");
 }
 
 /// Whether both parsers of a case are there.
@@ -120,7 +120,9 @@ fn has_parsers(case: &Case) -> bool {
 fn score_of(case: &Case, checks: &[Check], listed: &str, wrong: &mut Vec<String>) -> Score {
     let mut score = Score::default();
     let id = case.line["id"].as_str().unwrap();
-    let prints = std::env::var("COUPLET_MISSES").is_ok_and(|file| file == case.file);
+    let prints = std::env::var("COUPLET_MISSES").is_ok_and(|part| case.file.contains(&part));
+    // What a whole answer gives back as text, a stream may have announced as a call.
+    let is_broken = id.starts_with("truncated") || id.starts_with("bad-");
     let is_listed = is_listed(listed, case);
     let whole = checks.iter().find(|check| check.part == "once").map(|check| told(&check.got["choices"][0]));
     for check in checks {
@@ -137,8 +139,12 @@ fn score_of(case: &Case, checks: &[Check], listed: &str, wrong: &mut Vec<String>
         if (is_once || case.line["agree"] == true) && !check.merged && !is_listed {
             wrong.push(format!("{} {id} {}\n want {}\n  got {}", case.file, check.part, check.want, check.got));
         }
-        if let Some(whole) = whole.as_ref().filter(|_| !is_once && check.got.as_array().is_some()) {
-            count(&mut score.itself, close(&told(&kit::merge(check.got.as_array().unwrap())["0"]), whole));
+        if let Some(whole) = whole.as_ref().filter(|_| !is_once && !is_broken && check.got.as_array().is_some()) {
+            let same = close(&told(&kit::merge(check.got.as_array().unwrap())["0"]), whole);
+            count(&mut score.itself, same);
+            if prints && !same {
+                println!("{id} {} is not as our whole answer", check.part);
+            }
         }
     }
     score

@@ -27,6 +27,14 @@ pub enum DialectError {
         /// What is missing.
         tokens: Vec<&'static str>,
     },
+    /// The reasoning is said by the tool parser of the same name, which is not the one that was asked for.
+    #[error("reasoning parser {reasoning:?} works with tool-call parser {reasoning:?} or none, not with {tools:?}")]
+    Apart {
+        /// The reasoning parser.
+        reasoning: String,
+        /// The tool-call parser.
+        tools: String,
+    },
 }
 
 /// What a served model speaks: two halves, made for its vocabulary. Built once.
@@ -48,15 +56,24 @@ impl Dialect {
         model_type: &str,
         enable_auto_tools: bool,
     ) -> Result<Option<Self>, DialectError> {
-        let setup = Setup { vocabulary, beside_reasoning: reasoning_parser.is_some() };
-        let reasoning = reasoning_parser.map(|name| reasoning(name, &setup)).transpose()?;
+        let setup = Setup {
+            vocabulary,
+            beside_reasoning: reasoning_parser.is_some(),
+            beside_tools: tool_parser.is_some() && enable_auto_tools,
+        };
+        let reasoning = reasoning_parser.map(|name| reasoning(name, &setup)).transpose()?.flatten();
         // A wrong name is told also where it would not be used.
         let named = tool_parser.map(|name| tools(name, &setup)).transpose()?.filter(|_| enable_auto_tools);
-        let said = || reasoning.as_ref().and_then(|half| half.content_by());
-        let tools = match named {
-            Some(tools) => Some(tools),
-            None => said().map(|name| self::tools(name, &setup)).transpose()?,
-        };
+        // Some tool halves read content, or say the reasoning, where no tool parser was configured.
+        let own =
+            || reasoning_parser.and_then(|name| self::tools(name, &setup).ok()).filter(|half| half.reads_always());
+        let tools = named.or_else(own);
+        if let (None, Some(half), Some(other)) =
+            (&reasoning, reasoning_parser, tool_parser.filter(|_| enable_auto_tools))
+            && half != other
+        {
+            return Err(DialectError::Apart { reasoning: half.to_owned(), tools: other.to_owned() });
+        }
         let numbered = matches!(model_type, "kimi_k2" | "kimi_k25" | "kimi_k3");
         Ok((reasoning.is_some() || tools.is_some()).then_some(Self { reasoning, tools, numbered }))
     }
@@ -78,12 +95,13 @@ impl Dialect {
     }
 }
 
-fn reasoning(name: &str, setup: &Setup<'_>) -> Result<Box<dyn ReadReasoning>, DialectError> {
+/// The reasoning half of this name; none where the tool half of the same name says the reasoning.
+fn reasoning(name: &str, setup: &Setup<'_>) -> Result<Option<Box<dyn ReadReasoning>>, DialectError> {
     let Some((half, needs)) = reasoning_named(name) else {
         return Err(DialectError::Unknown { kind: "reasoning", name: name.to_owned(), closest: closest(name, false) });
     };
     require(name, needs, setup.vocabulary)?;
-    Ok(half(setup))
+    Ok(half.map(|half| half(setup)))
 }
 
 fn tools(name: &str, setup: &Setup<'_>) -> Result<Box<dyn ReadTools>, DialectError> {
@@ -100,4 +118,21 @@ fn require(name: &str, needs: &[&'static str], vocabulary: &Vocabulary) -> Resul
         return Ok(());
     }
     Err(DialectError::MissingTokens { name: name.to_owned(), tokens })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reasoning_that_tools_say_stays_with_them() {
+        let new = |tools: Option<&str>, reasoning: Option<&str>| {
+            Dialect::new(tools, reasoning, &Vocabulary::default(), "llama", true).map(|dialect| dialect.is_some())
+        };
+        let cohere = Some("cohere_command3");
+        assert_eq!(new(None, cohere), Ok(true));
+        assert_eq!(new(cohere, cohere), Ok(true));
+        let apart = DialectError::Apart { reasoning: "cohere_command3".to_owned(), tools: "hermes".to_owned() };
+        assert_eq!(new(Some("hermes"), cohere), Err(apart));
+    }
 }

@@ -12,16 +12,21 @@
 mod body;
 mod forced;
 mod grammar;
+mod manners;
 mod marks;
 mod memory;
+mod newlines;
 mod output;
 mod scan;
 mod thinking;
 pub(super) mod whole;
 
-pub(super) use body::{Body, Collected, JsonCall, JsonList, Params, Raw, Tag, Typing, Value, tags};
+pub(super) use body::{
+    Block, Body, Braces, Collected, Flow, JsonCall, JsonList, Params, PyCalls, Raw, Tag, Typing, Value, block, tags,
+};
 pub(super) use forced::{Named, Required};
-pub(super) use grammar::{Act, Blank, Grammar, Manners, Mode, Move, on};
+pub(super) use grammar::{Act, Grammar, Mode, Move, on};
+pub(super) use manners::{Blank, Lexer, Manners, Unknown};
 pub(super) use marks::{By, Marks};
 pub(super) use memory::{ReasoningMemory, ToolMemory};
 pub(super) use output::{Ids, Output, Record};
@@ -30,7 +35,7 @@ pub(super) use thinking::{Counting, Reopens, Start, Stray, Thinking};
 use std::fmt::Debug;
 
 use super::message::Answer;
-use super::{Context, Token, Vocabulary};
+use super::{Context, Events, Token, Vocabulary};
 
 /// A piece of a reply, as the reasoning half divides it.
 #[derive(Debug, Clone, Copy)]
@@ -47,6 +52,8 @@ pub(super) struct Setup<'a> {
     pub(super) vocabulary: &'a Vocabulary,
     /// A reasoning half was configured, too.
     pub(super) beside_reasoning: bool,
+    /// A tool half was configured, too.
+    pub(super) beside_tools: bool,
 }
 
 /// The reasoning half of a dialect.
@@ -77,14 +84,20 @@ pub(super) trait ReadReasoning: Debug + Send + Sync {
     /// True where vLLM sends an empty `reasoning` for a chunk of reasoning that has no text.
     fn says_empty(&self, chunk: &[Token<'_>]) -> bool;
 
+    /// True where vLLM sends an empty `content` for tokens without text, because it reads no more here.
+    fn passes(&self, context: &Context, memory: &ReasoningMemory) -> bool {
+        let _ = (context, memory);
+        true
+    }
+
     /// True for what vLLM reads with its engine: beside another such half, markup is never given back as text.
     fn is_engine(&self) -> bool {
         false
     }
 
-    /// The tool half that reads content even where no tool parser was configured.
-    fn content_by(&self) -> Option<&'static str> {
-        None
+    /// Rewrites what both halves said since the last time; with `last` nothing follows.
+    fn polish(&self, memory: &mut ReasoningMemory, events: &mut Events, last: bool) {
+        let _ = (memory, events, last);
     }
 
     /// What a whole answer makes of the reasoning and of the text left over.
@@ -116,6 +129,11 @@ pub(super) trait ReadTools: Debug + Send + Sync {
         false
     }
 
+    /// True where every entry of a call says its type, not only the first.
+    fn types_entries(&self) -> bool {
+        false
+    }
+
     /// True where `required` and named choices make the model write plain JSON instead of its own markup.
     fn forces_json(&self) -> bool {
         true
@@ -126,7 +144,7 @@ pub(super) trait ReadTools: Debug + Send + Sync {
         false
     }
 
-    /// True where it reads even if no call may come.
+    /// True where it reads even if no call may come, and beside the reasoning half of its name without being configured.
     fn reads_always(&self) -> bool {
         false
     }

@@ -22,6 +22,8 @@ pub struct CallDelta<'a> {
     pub head: Option<(&'a str, &'a str)>,
     /// A piece of the arguments' JSON text; may be empty.
     pub arguments: Option<&'a str>,
+    /// The entry says that the call is of a function; where a call begins, it always does.
+    pub typed: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -36,6 +38,8 @@ struct Item {
 struct Text {
     present: bool,
     text: String,
+    /// How much of it was rewritten.
+    polished: usize,
 }
 
 /// The events of one chunk. Text of one kind is joined: a chunk becomes one delta. Clear it and use it again.
@@ -45,6 +49,8 @@ pub struct Events {
     content: Text,
     call_text: String,
     joined: bool,
+    typed: bool,
+    apart: bool,
     given_back: usize,
     calls: Vec<Item>,
 }
@@ -57,6 +63,7 @@ impl Events {
         self.call_text.clear();
         self.calls.clear();
         self.given_back = 0;
+        self.apart = false;
     }
 
     /// True where nothing was emitted, not even empty text.
@@ -81,6 +88,7 @@ impl Events {
             index: item.index,
             head: item.head.as_ref().map(|(id, name)| (self.get(id), self.get(name))),
             arguments: item.arguments.as_ref().map(|range| self.get(range)),
+            typed: item.head.is_some() || self.typed,
         })
     }
 
@@ -133,6 +141,16 @@ impl Events {
         }
     }
 
+    /// Rewrites the reasoning that was added since the last time; none is left where that makes it empty.
+    pub(super) fn polish_reasoning(&mut self, rewrite: impl FnOnce(&str) -> String) {
+        self.reasoning.polish(rewrite);
+    }
+
+    /// The same for content.
+    pub(super) fn polish_content(&mut self, rewrite: impl FnOnce(&str) -> String) {
+        self.content.polish(rewrite);
+    }
+
     /// Notes that what looked like a call was given back as content.
     pub(super) fn push_given_back(&mut self) {
         self.given_back += 1;
@@ -149,6 +167,16 @@ impl Events {
         self.joined = joined;
     }
 
+    /// From here on every entry says its type, or only those where a call begins.
+    pub(super) fn type_entries(&mut self, typed: bool) {
+        self.typed = typed;
+    }
+
+    /// What is next added to the arguments has an entry of its own.
+    pub(super) fn set_apart(&mut self) {
+        self.apart = true;
+    }
+
     /// Adds to the arguments of a call; empty text makes them present all the same.
     pub(super) fn push_arguments(&mut self, index: usize, text: &str) {
         self.push_arguments_with(index, |out| out.push_str(text));
@@ -159,7 +187,8 @@ impl Events {
         let start = self.call_text.len();
         write(&mut self.call_text);
         let end = self.call_text.len();
-        match self.calls.last_mut().filter(|last| last.index == index) {
+        let apart = std::mem::take(&mut self.apart);
+        match self.calls.last_mut().filter(|last| last.index == index && !apart) {
             Some(Item { arguments: Some(before), .. }) if before.end == start => before.end = end,
             Some(Item { arguments: before @ None, .. }) if self.joined => *before = Some(start..end),
             _ => self.calls.push(Item { index, head: None, arguments: Some(start..end) }),
@@ -188,6 +217,14 @@ impl Text {
     fn clear(&mut self) {
         self.present = false;
         self.text.clear();
+        self.polished = 0;
+    }
+
+    fn polish(&mut self, rewrite: impl FnOnce(&str) -> String) {
+        let added = self.text.split_off(self.polished);
+        self.text.push_str(&rewrite(&added));
+        self.polished = self.text.len();
+        self.present = !self.text.is_empty();
     }
 
     fn push(&mut self, text: &str) {

@@ -71,11 +71,16 @@ impl Plan {
                 let State { tools, calls, .. } = state;
                 half.end_chunk(tools, &mut self.output(events, calls, None));
             }
-            None if !reasoned && self.dialect.tools.is_none() => events.push_content(""),
+            None if !reasoned && !state.reasoning.inside && self.dialect.tools.is_none() && self.passes(state) => {
+                events.push_content("");
+            }
             _ => {}
         }
         if reasoned {
             self.empty_reasoning(state, tokens, events);
+        }
+        if let Some(half) = self.dialect.reasoning.as_deref() {
+            half.polish(&mut state.reasoning, events, false);
         }
     }
 
@@ -118,6 +123,7 @@ impl Plan {
 
     fn read(&self, state: &mut State, tokens: &[Token<'_>], events: &mut Events, mut record: Option<&mut Record>) {
         events.join(self.tools().is_some_and(ReadTools::joins));
+        events.type_entries(self.tools().is_some_and(ReadTools::types_entries));
         let State { reasoning, tools, calls } = state;
         for token in tokens {
             if let (Some(half), Some(id)) = (self.dialect.reasoning.as_deref(), token.id) {
@@ -146,6 +152,7 @@ impl Plan {
 
     fn end(&self, state: &mut State, events: &mut Events, mut record: Option<&mut Record>) {
         events.join(self.tools().is_some_and(ReadTools::joins));
+        events.type_entries(self.tools().is_some_and(ReadTools::types_entries));
         let State { reasoning, tools, calls } = state;
         if let Some(half) = self.reasoning() {
             half.finish(reasoning, &mut |piece| match piece {
@@ -156,6 +163,13 @@ impl Plan {
         if let Some(half) = self.tools() {
             half.finish(tools, &mut self.output(events, calls, record));
         }
+        if let Some(half) = self.dialect.reasoning.as_deref() {
+            half.polish(reasoning, events, true);
+        }
+    }
+
+    fn passes(&self, state: &State) -> bool {
+        self.reasoning().is_none_or(|half| half.passes(&self.context, &state.reasoning))
     }
 
     /// vLLM sends an empty `reasoning` for some chunks of reasoning without text.
@@ -173,7 +187,7 @@ impl Plan {
         let reasoning = events.reasoning().unwrap_or_default().to_owned();
         let (reasoning, rest) = match self.reasoning() {
             Some(half) => half.whole(&self.context, reasoning, record.text().to_owned()),
-            None => (None, Some(record.text().to_owned())),
+            None => (Some(reasoning).filter(|text| !text.is_empty()), Some(record.text().to_owned())),
         };
         let promoted = rest.as_deref().is_some_and(|rest| rest != record.text());
         let mut said = Answer::of(events);

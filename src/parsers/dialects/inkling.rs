@@ -73,7 +73,6 @@ static THINKING: Thinking = Thinking {
     by: By::Text,
     calls: &[CALL, END_SAMPLING],
     passes_close: true,
-    content_by: Some("inkling"),
     stray: Stray::Text,
     reopens: Reopens::Always,
     trims: true,

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::super::Output;
 use super::super::memory::is_default;
+use super::nesting::{Nesting, Spot};
 
 /// White space, or what follows the last brace, that is kept back at most.
 const MAX_HELD: usize = 1024;
@@ -17,50 +18,76 @@ pub(in crate::parsers) struct Raw {
     pub(in crate::parsers) holds_brace: bool,
     /// What stands for no arguments at all.
     pub(in crate::parsers) empty: &'static str,
+    /// They end with the brace that closes them; what follows is none of them.
+    pub(in crate::parsers) closes: bool,
+}
+
+impl Raw {
+    /// Up to a mark.
+    pub(in crate::parsers) const PLAIN: Self = Self { holds_brace: false, empty: "", closes: false };
+
+    /// Up to a mark, as vLLM's engine sends them.
+    pub(in crate::parsers) const HELD: Self = Self { holds_brace: true, empty: "{}", closes: false };
 }
 
 /// Where the arguments stand.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(in crate::parsers) struct RawMemory {
-    #[serde(rename = "d", skip_serializing_if = "is_default")]
-    depth: u32,
-    #[serde(rename = "s", skip_serializing_if = "is_default")]
-    in_string: bool,
-    #[serde(rename = "e", skip_serializing_if = "is_default")]
-    escaped: bool,
+    #[serde(rename = "j", skip_serializing_if = "is_default")]
+    json: Nesting,
     /// Something was said.
     #[serde(rename = "n", skip_serializing_if = "is_default")]
     begun: bool,
     /// Said only if more follows, but for the brace in it.
     #[serde(rename = "h", skip_serializing_if = "is_default")]
     held: String,
+    /// The brace that closes them was read.
+    #[serde(rename = "c", skip_serializing_if = "is_default")]
+    closed: bool,
+    /// Something follows that brace.
+    #[serde(rename = "o", skip_serializing_if = "is_default")]
+    over: bool,
 }
 
 impl RawMemory {
-    /// Follows the JSON; true after a brace that closes all others.
-    fn closes(&mut self, byte: u8) -> bool {
-        if self.in_string {
-            let quote = byte == b'"' && !self.escaped;
-            self.escaped = byte == b'\\' && !self.escaped;
-            self.in_string = !quote;
-            return false;
-        }
-        match byte {
-            b'"' => self.in_string = true,
-            b'{' | b'[' => self.depth = self.depth.saturating_add(1),
-            b'}' | b']' => {
-                self.depth = self.depth.saturating_sub(1);
-                return self.depth == 0;
-            }
-            _ => {}
-        }
-        false
+    /// They ended, and something follows.
+    pub(super) fn is_over(&self) -> bool {
+        self.over
     }
 }
 
+/// True after a brace or a bracket that closes all others.
+fn closes(json: &mut Nesting, char: char) -> bool {
+    json.follow_char(char) == Spot::Close && json.depth == 0
+}
+
 impl Raw {
-    pub(super) fn read(&self, memory: &mut RawMemory, text: &str, out: &mut Output<'_>) {
+    /// Reads more; returns what follows arguments that ended.
+    pub(super) fn read<'t>(&self, memory: &mut RawMemory, text: &'t str, out: &mut Output<'_>) -> &'t str {
+        if !self.closes {
+            self.follow(memory, text, out);
+            return "";
+        }
+        let (inside, rest) = text.split_at(self.inside(memory, text));
+        self.follow(memory, inside, out);
+        memory.over = !rest.is_empty();
+        rest
+    }
+
+    /// How much of the text belongs to arguments that end with their brace, white space behind it included.
+    fn inside(&self, memory: &RawMemory, text: &str) -> usize {
+        let RawMemory { mut json, mut closed, .. } = *memory;
+        for (at, char) in text.char_indices() {
+            if closed && !char.is_whitespace() {
+                return at;
+            }
+            closed |= closes(&mut json, char) && char == '}';
+        }
+        text.len()
+    }
+
+    fn follow(&self, memory: &mut RawMemory, text: &str, out: &mut Output<'_>) {
         let text = if memory.begun { text } else { text.trim_start() };
         let said = self.solid(memory, text);
         let (said, held) = text.split_at(said);
@@ -80,8 +107,9 @@ impl Raw {
     fn solid(&self, memory: &mut RawMemory, text: &str) -> usize {
         let mut solid = 0;
         for (at, char) in text.char_indices() {
-            let closes = char.is_ascii() && memory.closes(char as u8);
-            let inside = memory.in_string || memory.depth > 0;
+            let closes = closes(&mut memory.json, char);
+            memory.closed |= closes && char == '}';
+            let inside = memory.json.in_string || memory.json.depth > 0;
             if inside || !(char.is_whitespace() || closes && self.holds_brace) {
                 solid = at + char.len_utf8();
             }
@@ -91,6 +119,10 @@ impl Raw {
 
     /// The call ends, by a mark or at the end of the reply.
     pub(super) fn end(&self, memory: &RawMemory, out: &mut Output<'_>) {
-        out.arguments(if memory.begun { memory.held.trim_end() } else { self.empty });
+        let solid = memory.held.trim_end();
+        out.arguments(if memory.begun { solid } else { self.empty });
+        if memory.over {
+            out.content(memory.held.split_at(solid.len()).1);
+        }
     }
 }
