@@ -46,6 +46,7 @@ struct Score {
     once: (usize, usize),
     merged: (usize, usize),
     exact: (usize, usize),
+    /// Replies that were not cut in a call: what a stream says of such a call stays said, a whole answer may drop it.
     itself: (usize, usize),
 }
 
@@ -99,10 +100,9 @@ fn every_dialect_is_right_where_vllm_is_right() {
     }
     println!("{}", total.row("all"));
     assert!(wrong.is_empty(), "{} differences that DIFFERENCES.md does not list:\n{}", wrong.len(), wrong.join("\n"));
-    // The aim is 95 and is not reached: this only keeps what there is (2,703 of 2,954). Inkling and Hunyuan 3 and 4 are
-    // furthest off, then the XML dialects, which let the key of a value that is no string wait with its value.
-    assert!(total.exact.0 * 100 >= total.exact.1 * 91, "too few chunks are vLLM's: {total:?}");
-    assert!(total.itself.0 * 1000 >= total.itself.1 * 975, "streams and whole answers differ too often: {total:?}");
+    // Both only keep what there is; the aims are 95 and 97.5.
+    assert!(total.exact.0 * 100 >= total.exact.1 * 97, "too few chunks are vLLM's: {total:?}");
+    assert!(total.itself.0 * 1000 >= total.itself.1 * 985, "streams and whole answers differ too often: {total:?}");
 }
 
 /// Whether both parsers of a case are there.
@@ -138,7 +138,15 @@ fn score_of(case: &Case, checks: &[Check], listed: &str, wrong: &mut Vec<String>
             wrong.push(format!("{} {id} {}\n want {}\n  got {}", case.file, check.part, check.want, check.got));
         }
         if let Some(whole) = whole.as_ref().filter(|_| !is_once && check.got.as_array().is_some()) {
-            count(&mut score.itself, close(&told(&kit::merge(check.got.as_array().unwrap())["0"]), whole));
+            let streamed = told(&kit::merge(check.got.as_array().unwrap())["0"]);
+            let was_cut = streamed[2] != json!([]) && case.line["outputs"][0]["finish_reason"] == "length";
+            let same = close(&streamed, whole);
+            if prints && !same {
+                println!("{id} {} is told otherwise than whole\n whole {whole}\n  said {streamed}", check.part);
+            }
+            if !was_cut {
+                count(&mut score.itself, same);
+            }
         }
     }
     score

@@ -62,7 +62,13 @@ static GRAMMAR: Grammar = Grammar {
         on(Args, END_MESSAGE, &[End], Content),
         on(Args, END_SAMPLING, &[End], Content),
     ],
-    body: Body::JsonCall(JsonCall { arguments: &["args"], ids: Ids::OfModel, ..JsonCall::MARKED }),
+    body: Body::JsonCall(JsonCall {
+        arguments: &["args"],
+        ids: Ids::OfModel,
+        holds_blank: false,
+        typed: true,
+        ..JsonCall::MARKED
+    }),
     manners: Manners { forces_json: false, always: true, ..Manners::ENGINE },
     whole: whole::as_said,
 };

@@ -6,12 +6,14 @@ mod json_list;
 mod params;
 mod raw;
 pub(in crate::parsers) mod tags;
+mod typed_json;
 
 pub(in crate::parsers) use collected::{Collected, CollectedMemory};
 pub(in crate::parsers) use json_call::{JsonCall, JsonCallMemory};
 pub(in crate::parsers) use json_list::{JsonList, JsonListMemory};
 pub(in crate::parsers) use params::{Params, ParamsMemory, Tag, Typing, Value};
 pub(in crate::parsers) use raw::{Raw, RawMemory};
+pub(in crate::parsers) use typed_json::TypedJsonMemory;
 
 use serde::{Deserialize, Serialize};
 
@@ -101,10 +103,17 @@ impl Body {
         }
     }
 
+    /// An engine chunk ends within the call.
+    pub(super) fn end_chunk(&self, memory: &mut BodyMemory, out: &mut Output<'_>) {
+        if let (Self::Params(body), BodyMemory::Params(memory)) = (self, memory) {
+            body.end_chunk(memory, out);
+        }
+    }
+
     /// The call ends, by this mark or at the end of the reply.
     pub(super) fn end(&self, memory: BodyMemory, mark: &str, out: &mut Output<'_>) {
         match (self, memory) {
-            (Self::JsonCall(body), BodyMemory::JsonCall(memory)) => body.end(&memory, mark, out),
+            (Self::JsonCall(body), BodyMemory::JsonCall(memory)) => body.end(*memory, mark, out),
             (Self::Params(body), BodyMemory::Params(memory)) => body.end(*memory, mark, out),
             (Self::Raw(body), BodyMemory::Raw(memory)) => body.end(&memory, out),
             (Self::Collected(body), BodyMemory::Collected(memory)) => body.end(&memory, out),

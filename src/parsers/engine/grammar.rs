@@ -207,6 +207,9 @@ impl ReadTools for Compiled {
     }
 
     fn end_chunk(&self, memory: &mut ToolMemory, out: &mut Output<'_>) {
+        if memory.open && (memory.announced || self.grammar.body.names_itself()) {
+            self.grammar.body.end_chunk(&mut memory.body, out);
+        }
         if self.grammar.manners.says_empty && memory.mode == Mode::Content && out.events.is_empty() {
             out.events.push_content("");
         }

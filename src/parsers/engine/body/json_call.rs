@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::super::memory::is_default;
 use super::super::{Ids, Output};
+use super::TypedJsonMemory;
 use crate::parsers::python;
 
 /// A call longer than this without a name is none: it becomes content.
@@ -33,6 +34,8 @@ pub(in crate::parsers) struct JsonCall {
     pub(in crate::parsers) gives_back: bool,
     /// Nothing is said before the call is complete; one that was cut is none.
     pub(in crate::parsers) waits_for_end: bool,
+    /// The tool's schema corrects the arguments; without any they are an empty object.
+    pub(in crate::parsers) typed: bool,
 }
 
 impl JsonCall {
@@ -45,6 +48,7 @@ impl JsonCall {
         holds_blank: true,
         gives_back: true,
         waits_for_end: false,
+        typed: false,
     };
 
     /// Under a grammar: begun by its arguments.
@@ -83,6 +87,9 @@ pub(in crate::parsers) struct JsonCallMemory {
     /// White space at the end of the arguments so far.
     #[serde(rename = "b", skip_serializing_if = "is_default")]
     blank: String,
+    /// Arguments that the schema corrects.
+    #[serde(rename = "t", skip_serializing_if = "is_default")]
+    typed: Option<TypedJsonMemory>,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -171,12 +178,15 @@ impl JsonCall {
     }
 
     /// The call ends. Without a name it was none.
-    pub(in crate::parsers) fn end(&self, memory: &JsonCallMemory, mark: &str, out: &mut Output<'_>) {
+    pub(in crate::parsers) fn end(&self, mut memory: JsonCallMemory, mark: &str, out: &mut Output<'_>) {
+        if let Some(typed) = &mut memory.typed {
+            typed.end(out);
+        }
         if self.waits_for_end && (mark.is_empty() || self.say_all(&memory.early, out)) {
             return;
         }
         if !memory.begun && !memory.raw.is_empty() {
-            self.give_back(memory, out);
+            self.give_back(&memory, out);
             out.content(mark);
         }
     }
@@ -238,8 +248,10 @@ impl JsonCall {
         }
         memory.begun = true;
         memory.raw = String::new();
+        memory.typed = self.typed.then(|| TypedJsonMemory::of(&memory.function));
         out.call(&std::mem::take(&mut memory.function), self.ids);
-        out.arguments(&std::mem::take(&mut memory.early));
+        let early = std::mem::take(&mut memory.early);
+        say(memory, &early, out);
     }
 
     /// Reads arguments and passes them on.
@@ -293,10 +305,10 @@ impl JsonCall {
 }
 
 fn say(memory: &mut JsonCallMemory, text: &str, out: &mut Output<'_>) {
-    if memory.begun {
-        out.arguments(text);
-    } else {
-        memory.early.push_str(text);
+    match &mut memory.typed {
+        _ if !memory.begun => memory.early.push_str(text),
+        Some(typed) => typed.read(text, out),
+        None => out.arguments(text),
     }
 }
 
