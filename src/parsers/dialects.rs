@@ -22,6 +22,8 @@ pub(super) mod mimo;
 pub(super) mod minimax_m2;
 pub(super) mod minimax_m2_append_think;
 pub(super) mod minimax_m3;
+pub(super) mod muse;
+pub(super) mod muse_glimmer;
 pub(super) mod nemotron_v3;
 pub(super) mod plamo3;
 pub(super) mod poolside_v1;

@@ -14,6 +14,7 @@ mod forced;
 mod grammar;
 mod marks;
 mod memory;
+pub(super) mod messages;
 mod output;
 mod scan;
 mod thinking;

@@ -173,7 +173,7 @@ impl Plan {
         let reasoning = events.reasoning().unwrap_or_default().to_owned();
         let (reasoning, rest) = match self.reasoning() {
             Some(half) => half.whole(&self.context, reasoning, record.text().to_owned()),
-            None => (None, Some(record.text().to_owned())),
+            None => (Some(reasoning).filter(|text| !text.is_empty()), Some(record.text().to_owned())),
         };
         let promoted = rest.as_deref().is_some_and(|rest| rest != record.text());
         let mut said = Answer::of(events);

@@ -27,6 +27,8 @@ static DIALECTS: &[&Definition] = &[
     &minimax_m2::DIALECT,
     &minimax_m2_append_think::DIALECT,
     &minimax_m3::DIALECT,
+    &muse::DIALECT,
+    &muse_glimmer::DIALECT,
     &nemotron_v3::DIALECT,
     &plamo3::DIALECT,
     &poolside_v1::DIALECT,
