@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::Served;
 use crate::api::chat::ChatRequest;
 use crate::api::completions::CompletionRequest;
+use crate::api::python;
 use crate::derender::chat::{self, Calls};
 use crate::derender::stop::StopStrings;
 use crate::derender::text::{self, StopTokens};
@@ -100,6 +101,13 @@ pub(super) fn text(served: &Served, fields: &TextFields<'_>) -> text::Plan {
         },
         min_tokens: usize::try_from(fields.min_tokens).unwrap_or(0),
     }
+}
+
+/// Why no plan can be made for a request: it asks of the dialect what that does not have.
+pub(super) fn refusal(served: &Served, facts: &parsers::Context) -> Option<String> {
+    let parsers::Unsupported { argument, supported } = served.dialect.as_ref()?.refuses(facts)?;
+    let value = facts.chat_template_kwargs.get(argument).map(python::repr).unwrap_or_default();
+    Some(format!("Unsupported {argument} {value}. Supported values: {}.", supported.join(", ")))
 }
 
 /// Token ids → what a chat reply says. `facts` are the request's; `thinks` is what the dialect took from the prompt, where

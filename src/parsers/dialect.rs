@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::engine::{ReadReasoning, ReadTools, Setup};
 use super::registry::{closest, reasoning_named, tools_named};
-use super::{Context, Plan, Vocabulary};
+use super::{Context, Plan, Unsupported, Vocabulary};
 
 /// Why a dialect cannot be served.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -59,6 +59,12 @@ impl Dialect {
         };
         let numbered = matches!(model_type, "kimi_k2" | "kimi_k25" | "kimi_k3");
         Ok((reasoning.is_some() || tools.is_some()).then_some(Self { reasoning, tools, numbered }))
+    }
+
+    /// What the request asks of the dialect that it does not have.
+    pub fn refuses(&self, context: &Context) -> Option<Unsupported> {
+        let by_reasoning = self.reasoning.as_ref().and_then(|half| half.refuses(context));
+        by_reasoning.or_else(|| self.tools.as_ref()?.refuses(context))
     }
 
     /// Applies one request's facts.

@@ -31,7 +31,7 @@ pub(super) use thinking::{Counting, Reopens, Start, Stray, Thinking};
 use std::fmt::Debug;
 
 use super::message::Answer;
-use super::{Context, Token, Vocabulary};
+use super::{Context, Token, Unsupported, Vocabulary};
 
 /// A piece of a reply, as the reasoning half divides it.
 #[derive(Debug, Clone, Copy)]
@@ -52,6 +52,12 @@ pub(super) struct Setup<'a> {
 
 /// The reasoning half of a dialect.
 pub(super) trait ReadReasoning: Debug + Send + Sync {
+    /// What the request asks of the dialect that it does not have.
+    fn refuses(&self, context: &Context) -> Option<Unsupported> {
+        let _ = context;
+        None
+    }
+
     /// False where the request switches reasoning off: all text is for the tool half.
     fn is_on(&self, context: &Context) -> bool;
 
@@ -98,6 +104,12 @@ pub(super) trait ReadReasoning: Debug + Send + Sync {
 
 /// The tool half of a dialect.
 pub(super) trait ReadTools: Debug + Send + Sync {
+    /// What the request asks of the dialect that it does not have.
+    fn refuses(&self, context: &Context) -> Option<Unsupported> {
+        let _ = context;
+        None
+    }
+
     /// Where it begins.
     fn start(&self, context: &Context) -> ToolMemory;
 

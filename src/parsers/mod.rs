@@ -102,6 +102,15 @@ pub struct Context {
     pub id_seed: u64,
 }
 
+/// A template argument whose value the dialect does not know.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Unsupported {
+    /// Its name in `chat_template_kwargs`.
+    pub argument: &'static str,
+    /// What it may be.
+    pub supported: &'static [&'static str],
+}
+
 impl Context {
     /// True where the request has a function of this name, or no functions at all.
     fn knows(&self, name: &str) -> bool {

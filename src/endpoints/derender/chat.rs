@@ -35,6 +35,9 @@ pub(super) fn whole(
     if served.dialect.is_some() && known.is_none() {
         return Err(ApiError::bad_request(NO_CHAT_REQUEST));
     }
+    if let Some(reason) = known.and_then(|known| plan::refusal(served, &known.facts)) {
+        return Err(ApiError::bad_request(reason));
+    }
     let given = checks::read_ids(body.prompt_token_ids.as_ref())?;
     let prompt = given.as_deref().or(answer.prompt_token_ids.as_deref()).unwrap_or_default();
     // vLLM gives its one-shot parser the engine's copy of the prompt only.
@@ -74,6 +77,9 @@ pub(super) fn chunk(
     checks::one_choice(&chunk, "derender_chat_stream")?;
     let prompt_len = body.prompt_token_ids.as_ref().map_or(0, LazyIds::len);
     checks::check_stream_length(served, prompt_len, body.stream_state.as_ref(), &chunk)?;
+    if known.is_some_and(|known| plan::refusal(served, &known.facts).is_some()) {
+        return Err(checks::invalid_state("derender failed".to_owned()));
+    }
     // Our own state has all that the prompt could tell.
     let thinks = body.stream_state.as_ref().and_then(StreamState::thinks);
     let given = checks::read_ids(body.prompt_token_ids.as_ref().filter(|_| thinks.is_none()))?;

@@ -108,13 +108,14 @@ impl Thinking {
             _ => OPEN..CLOSE + 1,
         };
         let outside = marks.literals(own.chain(around..list.len() as MarkId));
+        let settled = marks.literals(around..list.len() as MarkId);
         if let Some(words) = self.words {
             marks = marks.dropping_specials(vocabulary, &[]).waiting_for(vocabulary, words);
         }
         let inside = marks.literals(0..list.len() as MarkId);
         let in_prompt = [self.open, self.close].map(|text| vocabulary.ids.get(text).copied());
         let turns = self.turns.iter().filter_map(|text| vocabulary.ids.get(*text).copied()).collect();
-        Box::new(Compiled { thinking: self, marks, inside, outside, turns, around, in_prompt })
+        Box::new(Compiled { thinking: self, marks, inside, outside, settled, turns, around, in_prompt })
     }
 }
 
@@ -124,6 +125,8 @@ struct Compiled {
     marks: Marks,
     inside: Literals,
     outside: Literals,
+    /// After reasoning that cannot begin again.
+    settled: Literals,
     turns: Vec<u32>,
     /// The first of the marks around content.
     around: MarkId,
@@ -235,7 +238,7 @@ impl Compiled {
     }
 
     fn plain(&self, memory: &mut ReasoningMemory, token: Token<'_>, say: &mut dyn FnMut(Piece<'_>)) {
-        let literals = if memory.inside { &self.inside } else { &self.outside };
+        let literals = self.literals(memory);
         if memory.held.is_empty() && literals.find(token.text, false) == Found::Nothing {
             return self.say(memory, token, say);
         }
@@ -254,6 +257,17 @@ impl Compiled {
             say(Piece::Rest(Token { id, text: solid }));
         }
         memory.blank.push_str(blank);
+    }
+
+    /// What to look for in text.
+    fn literals(&self, memory: &ReasoningMemory) -> &Literals {
+        match memory.inside {
+            true => &self.inside,
+            false if self.thinking.reopens == Reopens::Once && memory.opened && !self.drops_close(memory) => {
+                &self.settled
+            }
+            false => &self.outside,
+        }
     }
 
     fn reopens(&self, memory: &ReasoningMemory) -> bool {
@@ -299,8 +313,7 @@ impl Compiled {
         all.push_str(text);
         let mut rest = all.as_str();
         loop {
-            let literals = if memory.inside { &self.inside } else { &self.outside };
-            let (at, len, mark) = match literals.find(rest, last) {
+            let (at, len, mark) = match self.literals(memory).find(rest, last) {
                 Found::Nothing => (rest.len(), 0, None),
                 Found::Maybe { at } => (at, 0, None),
                 Found::Mark { at, len, mark } => (at, len, Some(mark)),
