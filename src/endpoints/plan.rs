@@ -12,6 +12,9 @@ use crate::derender::text::{self, StopTokens};
 use crate::model::vocabulary::Hidden;
 use crate::parsers;
 
+/// Tokens of a prompt's end whose text a dialect may see. A reply begins at most a prefilled message before it.
+const MAX_PROMPT_TEXT: usize = 16 * 1024;
+
 /// The fields that decide how token ids become text; absent requests have vLLM's defaults.
 pub(super) struct TextFields<'a> {
     /// Stop strings to match.
@@ -116,10 +119,14 @@ pub(super) fn chat(
     served: &Served,
     request: &ChatRequest,
     text: TextFields<'_>,
-    facts: parsers::Context,
+    mut facts: parsers::Context,
     thinks: Option<bool>,
 ) -> chat::Plan {
     let dialect = served.dialect.as_ref();
+    if thinks.is_none() && dialect.is_some_and(|dialect| dialect.wants_prompt_text()) {
+        let from = facts.prompt_token_ids.len().saturating_sub(MAX_PROMPT_TEXT);
+        facts.prompt_text = served.vocabulary.decode_ids(facts.prompt_token_ids.get(from..).unwrap_or_default());
+    }
     let choice = facts.tool_choice.clone();
     let has_tools = !facts.tools.is_empty();
     let parser = dialect.map(|dialect| match thinks {

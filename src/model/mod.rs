@@ -151,6 +151,8 @@ pub struct Model {
     generation: GenerationDefaults,
     encoder: Encoder,
     templates: ChatTemplates,
+    /// `response_template` of tokenizer_config.json.
+    response_template: Option<Value>,
     max_model_len: u64,
     default_template_kwargs: Map<String, Value>,
 }
@@ -163,6 +165,7 @@ impl Model {
         let generation = GenerationDefaults::load(&files, &options)?;
         let parts = tokenizer::files::load(&files, &config.model_type)?;
         let templates = ChatTemplates::load(&files, &options, &parts)?;
+        let response_template = parts.config.get("response_template").cloned();
         let encoder = Encoder::new(parts, &options, &templates)?;
         let max_model_len = config.max_model_len(options.max_model_len)?;
         let names = match options.served_model_names.as_slice() {
@@ -172,7 +175,17 @@ impl Model {
         // vLLM gives every template this variable, and shows it wherever it shows template variables.
         let mut default_template_kwargs = options.default_chat_template_kwargs.clone();
         default_template_kwargs.entry("cohere_format").or_insert_with(|| Value::from("cmd4"));
-        Ok(Self { options, names, config, generation, encoder, templates, max_model_len, default_template_kwargs })
+        Ok(Self {
+            options,
+            names,
+            config,
+            generation,
+            encoder,
+            templates,
+            response_template,
+            max_model_len,
+            default_template_kwargs,
+        })
     }
 
     /// The names under which clients may ask for the model. The first is shown.
@@ -257,6 +270,7 @@ impl Model {
         parsers::Vocabulary {
             ids: self.tokenizer().get_vocab(true),
             special: self.encoder.special_ids().iter().filter_map(text).collect(),
+            response_template: self.response_template.clone(),
         }
     }
 

@@ -27,6 +27,14 @@ pub enum DialectError {
         /// What is missing.
         tokens: Vec<&'static str>,
     },
+    /// The model's files do not say what the dialect has to know.
+    #[error("parser {name:?} cannot read this model's replies: {reason}")]
+    Unreadable {
+        /// The parser.
+        name: String,
+        /// What is wrong.
+        reason: String,
+    },
 }
 
 /// What a served model speaks: two halves, made for its vocabulary. Built once.
@@ -48,7 +56,11 @@ impl Dialect {
         model_type: &str,
         enable_auto_tools: bool,
     ) -> Result<Option<Self>, DialectError> {
-        let setup = Setup { vocabulary, beside_reasoning: reasoning_parser.is_some() };
+        let setup = Setup {
+            vocabulary,
+            beside_reasoning: reasoning_parser.is_some(),
+            beside_tools: tool_parser.is_some() && enable_auto_tools,
+        };
         let reasoning = reasoning_parser.map(|name| reasoning(name, &setup)).transpose()?;
         // A wrong name is told also where it would not be used.
         let named = tool_parser.map(|name| tools(name, &setup)).transpose()?.filter(|_| enable_auto_tools);
@@ -57,6 +69,10 @@ impl Dialect {
             Some(tools) => Some(tools),
             None => said().map(|name| self::tools(name, &setup)).transpose()?,
         };
+        if let Some(reason) = tools.as_ref().and_then(|half| half.problem()) {
+            let name = tool_parser.or(reasoning_parser).unwrap_or_default().to_owned();
+            return Err(DialectError::Unreadable { name, reason: reason.to_owned() });
+        }
         let numbered = matches!(model_type, "kimi_k2" | "kimi_k25" | "kimi_k3");
         Ok((reasoning.is_some() || tools.is_some()).then_some(Self { reasoning, tools, numbered }))
     }
@@ -65,6 +81,11 @@ impl Dialect {
     pub fn refuses(&self, context: &Context) -> Option<Unsupported> {
         let by_reasoning = self.reasoning.as_ref().and_then(|half| half.refuses(context));
         by_reasoning.or_else(|| self.tools.as_ref()?.refuses(context))
+    }
+
+    /// Whether the facts of a request need the text of its prompt.
+    pub fn wants_prompt_text(&self) -> bool {
+        self.tools.as_ref().is_some_and(|half| half.wants_prompt_text())
     }
 
     /// Applies one request's facts.

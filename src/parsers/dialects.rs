@@ -1,5 +1,6 @@
 //! One file per dialect: the format with an example, who emits it, where it comes from, and the data that reads it.
 
+pub(super) mod beam;
 pub(super) mod deepseek_r1;
 pub(super) mod deepseek_v3;
 pub(super) mod deepseek_v31;
@@ -9,6 +10,7 @@ pub(super) mod deepseek_v41;
 pub(super) mod ernie45;
 pub(super) mod glm45;
 pub(super) mod hermes;
+pub(super) mod hf;
 pub(super) mod holo2;
 pub(super) mod hunyuan_a13b;
 pub(super) mod hy_v3;

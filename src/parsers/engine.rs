@@ -16,6 +16,7 @@ mod marks;
 mod memory;
 pub(super) mod messages;
 mod output;
+pub(super) mod regions;
 mod scan;
 mod thinking;
 pub(super) mod whole;
@@ -48,6 +49,8 @@ pub(super) struct Setup<'a> {
     pub(super) vocabulary: &'a Vocabulary,
     /// A reasoning half was configured, too.
     pub(super) beside_reasoning: bool,
+    /// A tool half was configured, too.
+    pub(super) beside_tools: bool,
 }
 
 /// The reasoning half of a dialect.
@@ -108,6 +111,16 @@ pub(super) trait ReadTools: Debug + Send + Sync {
     fn refuses(&self, context: &Context) -> Option<Unsupported> {
         let _ = context;
         None
+    }
+
+    /// Why it cannot read this model's replies.
+    fn problem(&self) -> Option<&str> {
+        None
+    }
+
+    /// True where the prompt's text decides where a reply begins.
+    fn wants_prompt_text(&self) -> bool {
+        false
     }
 
     /// Where it begins.

@@ -185,7 +185,10 @@ impl Plan {
         }
         let content = match self.calls {
             Calls::Named | Calls::Required => None,
-            _ if !said.calls.is_empty() => Some(said.content).filter(|content| !content.trim().is_empty()),
+            _ if !said.calls.is_empty() => {
+                let blank = |content: &str| content.is_empty() || !said.settled && content.trim().is_empty();
+                Some(said.content).filter(|content| !blank(content))
+            }
             _ if promoted => rest,
             // Nothing looked for calls: the text is content as it is, were it empty.
             Calls::Off => rest,

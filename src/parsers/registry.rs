@@ -5,6 +5,7 @@ use super::engine::{ReadReasoning, ReadTools, Setup};
 
 /// Every dialect.
 static DIALECTS: &[&Definition] = &[
+    &beam::DIALECT,
     &deepseek_r1::DIALECT,
     &deepseek_v3::DIALECT,
     &deepseek_v31::DIALECT,
@@ -14,6 +15,7 @@ static DIALECTS: &[&Definition] = &[
     &ernie45::DIALECT,
     &glm45::DIALECT,
     &hermes::DIALECT,
+    &hf::DIALECT,
     &holo2::DIALECT,
     &hunyuan_a13b::DIALECT,
     &hy_v3::DIALECT,
