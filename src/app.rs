@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 
 use crate::config::{ConfigError, ModelSettings, Settings};
-use crate::endpoints::derender::KnownRequests;
+use crate::endpoints::derender::Known;
 use crate::endpoints::{self, Context, Heavy, Served};
 use crate::engine::client::http_client;
 use crate::engine::{Engine, EngineError};
@@ -66,7 +66,7 @@ impl App {
             models,
             settings: endpoints::Settings { api_keys: settings.api_keys, max_body_bytes: settings.max_body_bytes },
             metrics: Metrics::new()?,
-            known_requests: KnownRequests::default(),
+            known: Known::default(),
             heavy: Heavy::new(std::thread::available_parallelism().map_or(1, usize::from)),
         };
         Ok(Self { context: Arc::new(context), address: format!("{}:{}", settings.host, settings.port) })

@@ -99,9 +99,8 @@ fn every_dialect_is_right_where_vllm_is_right() {
     }
     println!("{}", total.row("all"));
     assert!(wrong.is_empty(), "{} differences that DIFFERENCES.md does not list:\n{}", wrong.len(), wrong.join("\n"));
-    // Both only keep what there is; the aims are 95 and 97.5.
-    assert!(total.exact.0 * 100 >= total.exact.1 * 96, "too few chunks are vLLM's: {total:?}");
-    assert!(total.itself.0 * 1000 >= total.itself.1 * 980, "streams and whole answers differ too often: {total:?}");
+    assert!(total.exact.0 * 100 >= total.exact.1 * 95, "too few chunks are vLLM's: {total:?}");
+    assert!(total.itself.0 * 1000 >= total.itself.1 * 985, "streams and whole answers differ too often: {total:?}");
 }
 
 /// Whether both parsers of a case are there.
@@ -122,7 +121,7 @@ fn score_of(case: &Case, checks: &[Check], listed: &str, wrong: &mut Vec<String>
     let prints = std::env::var("COUPLET_MISSES").is_ok_and(|part| case.file.contains(&part));
     // What a whole answer gives back as text, a stream may have announced as a call.
     let is_broken = id.starts_with("truncated") || id.starts_with("bad-");
-    let is_listed = listed.contains(&format!("`{id}`"));
+    let is_listed = is_listed(listed, case);
     let whole = checks.iter().find(|check| check.part == "once").map(|check| told(&check.got["choices"][0]));
     for check in checks {
         let is_once = check.part == "once";
@@ -147,6 +146,21 @@ fn score_of(case: &Case, checks: &[Check], listed: &str, wrong: &mut Vec<String>
         }
     }
     score
+}
+
+/// Whether DIFFERENCES.md names a case in a section about one of its parsers, or about all.
+fn is_listed(differences: &str, case: &Case) -> bool {
+    let id = format!("`{}`", case.line["id"].as_str().unwrap());
+    let parsers: Vec<&str> =
+        ["tool_parser", "reasoning_parser"].iter().filter_map(|key| case.line[key].as_str()).collect();
+    let is_about = |section: &str| {
+        let heading = section.lines().next().unwrap_or_default();
+        let introduction = section.split("\n- ").next().unwrap_or_default();
+        let names =
+            |name: &&str| heading.split(", ").any(|part| part == *name) || introduction.contains(&format!("`{name}`"));
+        heading == "All dialects" || parsers.iter().any(names)
+    };
+    differences.split("\n## ").skip(1).any(|section| section.contains(&id) && is_about(section))
 }
 
 fn count(score: &mut (usize, usize), passed: bool) {

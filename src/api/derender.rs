@@ -6,7 +6,6 @@ use serde_json::value::RawValue;
 
 use super::error::ApiError;
 use super::generate::GenerateResponse;
-use super::ids::LazyIds;
 
 /// `POST /v1/chat/completions/derender`, both forms: a whole response, or with `stream: true` one chunk and its state.
 ///
@@ -32,9 +31,9 @@ pub struct ChatBody<'a, S> {
     /// Tokens of the prompt, for usage.
     #[serde(default)]
     pub prompt_tokens: Option<i64>,
-    /// The prompt; of the chunks of a stream only the first is read with it.
+    /// The prompt; it stays text until it is known to be new.
     #[serde(default, borrow)]
-    pub prompt_token_ids: Option<LazyIds<'a>>,
+    pub prompt_token_ids: Option<&'a RawValue>,
     /// The chat request that was rendered; it stays text until it is known to be new.
     #[serde(default, borrow)]
     pub chat_request: Option<&'a RawValue>,
@@ -47,8 +46,8 @@ pub struct ChatBody<'a, S> {
 ///
 /// `S` is the state that the client carries.
 #[derive(Debug, Deserialize)]
-#[serde(bound = "S: serde::de::DeserializeOwned")]
-pub struct CompletionBody<S> {
+#[serde(bound(deserialize = "S: serde::de::DeserializeOwned, 'de: 'a"))]
+pub struct CompletionBody<'a, S> {
     /// Which form it is.
     #[serde(default)]
     pub stream: bool,
@@ -67,12 +66,12 @@ pub struct CompletionBody<S> {
     /// One-shot: tokens of each prompt. Stream: of the prompt.
     #[serde(default)]
     pub prompt_tokens: Option<OneOrMany<i64>>,
-    /// One-shot: each prompt. Stream: the prompt.
-    #[serde(default)]
-    pub prompt_token_ids: Option<PromptIds>,
-    /// The completion request that was rendered.
-    #[serde(default)]
-    pub completion_request: Option<Value>,
+    /// One-shot: each prompt. Stream: the prompt. It stays text until it is known to be new.
+    #[serde(default, borrow)]
+    pub prompt_token_ids: Option<&'a RawValue>,
+    /// The completion request that was rendered; it stays text until it is known to be new.
+    #[serde(default, borrow)]
+    pub completion_request: Option<&'a RawValue>,
     /// couplet's own: the state that is returned leaves out what grows with the reply.
     #[serde(default)]
     pub compact_state: bool,
@@ -97,33 +96,6 @@ impl<'de> Deserialize<'de> for OneOrMany<i64> {
             }
             other => other.as_i64().map(Self::One).ok_or_else(expected),
         }
-    }
-}
-
-/// Token ids of the prompt, or of each.
-#[derive(Debug, Clone)]
-pub enum PromptIds {
-    /// In a stream.
-    One(Vec<u32>),
-    /// One-shot; null where a response carries its own.
-    Many(Vec<Option<Vec<u32>>>),
-}
-
-impl<'de> Deserialize<'de> for PromptIds {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let expected = || {
-            serde::de::Error::custom("prompt_token_ids must be a list of token ids, or one-shot a list of such lists")
-        };
-        let Value::Array(items) = Value::deserialize(deserializer)? else { return Err(expected()) };
-        let id = |item: &Value| item.as_u64().map(|id| u32::try_from(id).unwrap_or(u32::MAX));
-        if items.iter().any(|item| item.is_array() || item.is_null()) {
-            let list = |item: &Value| match item {
-                Value::Null => Some(None),
-                item => item.as_array()?.iter().map(id).collect::<Option<Vec<u32>>>().map(Some),
-            };
-            return items.iter().map(list).collect::<Option<_>>().map(Self::Many).ok_or_else(expected);
-        }
-        items.iter().map(id).collect::<Option<_>>().map(Self::One).ok_or_else(expected)
     }
 }
 

@@ -4,6 +4,7 @@
 
 pub mod chat;
 pub mod completions;
+pub mod cut;
 pub mod derender;
 pub mod error;
 pub mod generate;

@@ -6,17 +6,17 @@
 mod chat;
 mod checks;
 mod completions;
-mod requests;
+mod known;
 
 use bytes::Bytes;
 use serde_json::value::RawValue;
 
-use requests::KnownRequest;
-pub use requests::KnownRequests;
+pub use known::Known;
+use known::{KnownChat, read_completion};
 
 use super::{Context, Served, coupled, plan};
-use crate::api::completions::CompletionRequest;
-use crate::api::derender::{ChatBody, CompletionBody, parse};
+use crate::api::cut::CutBody;
+use crate::api::derender::{ChatBody, CompletionBody};
 use crate::api::error::ApiError;
 use crate::api::generate::{FinishReason, GenerateChoice, GenerateResponse, StopReason};
 use crate::derender::pieces::Pieces;
@@ -26,27 +26,40 @@ use crate::respond::envelope::Envelope;
 use crate::respond::json::JsonBuffer;
 use crate::respond::usage::Usage;
 
+/// The prompt, in both bodies.
+const PROMPT: &str = "prompt_token_ids";
+
 /// Answers `/v1/chat/completions/derender`.
 pub fn chat(context: &Context, body: &Bytes) -> Result<Bytes, ApiError> {
-    let body: ChatBody<'_, StreamState> = parse(body)?;
-    let served = context.served(body.model.as_deref())?;
-    let text = body.chat_request.map(RawValue::get).filter(|text| *text != "null");
-    let known = text.map(|text| context.known_requests.get(served, text)).transpose()?;
-    let known = known.as_deref();
-    if body.stream { chat::chunk(served, body, known) } else { chat::whole(served, body, known) }
+    let cut = CutBody::new(body, PROMPT);
+    let body: ChatBody<'_, StreamState> = cut.parse()?;
+    let (served, known) = (context.served(body.model.as_deref())?, &context.known);
+    let request = text(body.chat_request);
+    let request = request.map(|text| known.chats.get(body.stream, served, text, KnownChat::read)).transpose()?;
+    let prompt = cut.list().or(text(body.prompt_token_ids));
+    let prompt = prompt.map(|text| known.prompts.get(body.stream, served, text, checks::read_ids)).transpose()?;
+    let (request, prompt) = (request.as_deref(), prompt.as_ref().map(|prompt| prompt.as_slice()));
+    if body.stream { chat::chunk(served, body, request, prompt) } else { chat::whole(served, body, request, prompt) }
 }
 
 /// Answers `/v1/completions/derender`.
 pub fn completions(context: &Context, body: &Bytes) -> Result<Bytes, ApiError> {
-    let mut body: CompletionBody<StreamState> = parse(body)?;
-    let request = body
-        .completion_request
-        .take()
-        .filter(|request| !request.is_null())
-        .map(|request| CompletionRequest::from_value(request, "body.completion_request"))
-        .transpose()?;
-    let served = context.served(body.model.as_deref())?;
-    if body.stream { completions::chunk(served, body, request) } else { completions::whole(served, body, request) }
+    let cut = CutBody::new(body, PROMPT);
+    let body: CompletionBody<'_, StreamState> = cut.parse()?;
+    let (served, known) = (context.served(body.model.as_deref())?, &context.known);
+    let request = text(body.completion_request);
+    let request = request.map(|text| known.completions.get(body.stream, served, text, read_completion)).transpose()?;
+    let prompt = cut.list().or(text(body.prompt_token_ids));
+    if !body.stream {
+        return completions::whole(served, body, request.as_deref(), prompt);
+    }
+    let prompt = prompt.map(|text| known.prompts.get(true, served, text, checks::read_ids)).transpose()?;
+    completions::chunk(served, body, request.as_deref(), prompt.as_ref().map(|prompt| prompt.as_slice()))
+}
+
+/// The JSON text of a value; null is none.
+fn text(value: Option<&RawValue>) -> Option<&str> {
+    value.map(RawValue::get).filter(|text| *text != "null")
 }
 
 /// Reads a whole reply. Stop strings of the request only count where the engine did not say what stopped it; one that

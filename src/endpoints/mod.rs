@@ -37,8 +37,8 @@ pub struct Context {
     pub metrics: Metrics,
     /// Bounds long work.
     pub heavy: Heavy,
-    /// Chat requests of the derender route that were read before.
-    pub known_requests: derender::KnownRequests,
+    /// What came with the derender routes' streams before.
+    pub known: derender::Known,
 }
 
 /// A model with the engines that run it.

@@ -61,14 +61,13 @@ impl Dialect {
             beside_reasoning: reasoning_parser.is_some(),
             beside_tools: tool_parser.is_some() && enable_auto_tools,
         };
-        let reasoning = reasoning_parser.map(|name| reasoning(name, &setup)).transpose()?;
+        let reasoning = reasoning_parser.map(|name| reasoning(name, &setup)).transpose()?.flatten();
         // A wrong name is told also where it would not be used.
         let named = tool_parser.map(|name| tools(name, &setup)).transpose()?.filter(|_| enable_auto_tools);
-        let said = || reasoning.as_ref().and_then(|half| half.content_by());
-        let tools = match named {
-            Some(tools) => Some(tools),
-            None => said().map(|name| self::tools(name, &setup)).transpose()?,
-        };
+        // Some tool halves read content, or say the reasoning, where no tool parser was configured.
+        let own =
+            || reasoning_parser.and_then(|name| self::tools(name, &setup).ok()).filter(|half| half.reads_always());
+        let tools = named.or_else(own);
         if let Some(reason) = tools.as_ref().and_then(|half| half.problem()) {
             let name = tool_parser.or(reasoning_parser).unwrap_or_default().to_owned();
             return Err(DialectError::Unreadable { name, reason: reason.to_owned() });
@@ -105,12 +104,13 @@ impl Dialect {
     }
 }
 
-fn reasoning(name: &str, setup: &Setup<'_>) -> Result<Box<dyn ReadReasoning>, DialectError> {
+/// The reasoning half of this name; none where the tool half of the same name says the reasoning.
+fn reasoning(name: &str, setup: &Setup<'_>) -> Result<Option<Box<dyn ReadReasoning>>, DialectError> {
     let Some((half, needs)) = reasoning_named(name) else {
         return Err(DialectError::Unknown { kind: "reasoning", name: name.to_owned(), closest: closest(name, false) });
     };
     require(name, needs, setup.vocabulary)?;
-    Ok(half(setup))
+    Ok(half.map(|half| half(setup)))
 }
 
 fn tools(name: &str, setup: &Setup<'_>) -> Result<Box<dyn ReadTools>, DialectError> {

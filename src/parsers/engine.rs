@@ -21,9 +21,11 @@ mod scan;
 mod thinking;
 pub(super) mod whole;
 
-pub(super) use body::{Body, Collected, JsonCall, JsonList, Params, Raw, Tag, Typing, Value, tags};
+pub(super) use body::{
+    Block, Body, Braces, Collected, Flow, JsonCall, JsonList, Params, PyCalls, Raw, Tag, Typing, Value, block, tags,
+};
 pub(super) use forced::{Named, Required};
-pub(super) use grammar::{Act, Blank, Grammar, Manners, Mode, Move, on};
+pub(super) use grammar::{Act, Blank, Grammar, Lexer, Manners, Mode, Move, Unknown, on};
 pub(super) use marks::{By, Marks};
 pub(super) use memory::{ReasoningMemory, ToolMemory};
 pub(super) use output::{Ids, Output, Record};
@@ -87,14 +89,15 @@ pub(super) trait ReadReasoning: Debug + Send + Sync {
     /// True where vLLM sends an empty `reasoning` for a chunk of reasoning that has no text.
     fn says_empty(&self, chunk: &[Token<'_>]) -> bool;
 
+    /// True where vLLM sends an empty `content` for tokens without text, because it reads no more here.
+    fn passes(&self, context: &Context, memory: &ReasoningMemory) -> bool {
+        let _ = (context, memory);
+        true
+    }
+
     /// True for what vLLM reads with its engine: beside another such half, markup is never given back as text.
     fn is_engine(&self) -> bool {
         false
-    }
-
-    /// The tool half that reads content even where no tool parser was configured.
-    fn content_by(&self) -> Option<&'static str> {
-        None
     }
 
     /// What a whole answer makes of the reasoning and of the text left over.
@@ -142,6 +145,11 @@ pub(super) trait ReadTools: Debug + Send + Sync {
         false
     }
 
+    /// True where every entry of a call says its type, not only the first.
+    fn types_entries(&self) -> bool {
+        false
+    }
+
     /// True where `required` and named choices make the model write plain JSON instead of its own markup.
     fn forces_json(&self) -> bool {
         true
@@ -152,7 +160,7 @@ pub(super) trait ReadTools: Debug + Send + Sync {
         false
     }
 
-    /// True where it reads even if no call may come.
+    /// True where it reads even if no call may come, and beside the reasoning half of its name without being configured.
     fn reads_always(&self) -> bool {
         false
     }

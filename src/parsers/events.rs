@@ -22,6 +22,8 @@ pub struct CallDelta<'a> {
     pub head: Option<(&'a str, &'a str)>,
     /// A piece of the arguments' JSON text; may be empty.
     pub arguments: Option<&'a str>,
+    /// The entry says that the call is of a function; where a call begins, it always does.
+    pub typed: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -45,6 +47,8 @@ pub struct Events {
     content: Text,
     call_text: String,
     joined: bool,
+    typed: bool,
+    apart: bool,
     given_back: usize,
     calls: Vec<Item>,
 }
@@ -57,6 +61,7 @@ impl Events {
         self.call_text.clear();
         self.calls.clear();
         self.given_back = 0;
+        self.apart = false;
     }
 
     /// True where nothing was emitted, not even empty text.
@@ -81,6 +86,7 @@ impl Events {
             index: item.index,
             head: item.head.as_ref().map(|(id, name)| (self.get(id), self.get(name))),
             arguments: item.arguments.as_ref().map(|range| self.get(range)),
+            typed: item.head.is_some() || self.typed,
         })
     }
 
@@ -149,6 +155,16 @@ impl Events {
         self.joined = joined;
     }
 
+    /// From here on every entry says its type, or only those where a call begins.
+    pub(super) fn type_entries(&mut self, typed: bool) {
+        self.typed = typed;
+    }
+
+    /// What is next added to the arguments has an entry of its own.
+    pub(super) fn set_apart(&mut self) {
+        self.apart = true;
+    }
+
     /// Adds to the arguments of a call; empty text makes them present all the same.
     pub(super) fn push_arguments(&mut self, index: usize, text: &str) {
         self.push_arguments_with(index, |out| out.push_str(text));
@@ -159,7 +175,8 @@ impl Events {
         let start = self.call_text.len();
         write(&mut self.call_text);
         let end = self.call_text.len();
-        match self.calls.last_mut().filter(|last| last.index == index) {
+        let apart = std::mem::take(&mut self.apart);
+        match self.calls.last_mut().filter(|last| last.index == index && !apart) {
             Some(Item { arguments: Some(before), .. }) if before.end == start => before.end = end,
             Some(Item { arguments: before @ None, .. }) if self.joined => *before = Some(start..end),
             _ => self.calls.push(Item { index, head: None, arguments: Some(start..end) }),

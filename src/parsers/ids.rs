@@ -9,6 +9,23 @@ pub(super) fn random(seed: u64, index: usize) -> String {
     id
 }
 
+/// xLAM's shape: the call's number in the reply, and 16 hexadecimal digits.
+pub(super) fn counted(seed: u64, index: usize) -> String {
+    format!("call_{index}_{:016x}", mix(seed, index))
+}
+
+/// Mistral's shape: nine letters and digits.
+pub(super) fn nine(seed: u64, index: usize) -> String {
+    const LETTERS: &[u8; 62] = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
+    let mut rest = mix(seed, index);
+    let mut next = || {
+        let letter = LETTERS.get((rest % 62) as usize).copied().unwrap_or(b'0');
+        rest /= 62;
+        char::from(letter)
+    };
+    (0..9).map(|_| next()).collect()
+}
+
 /// Hunyuan's shape, `call_` and 16 hexadecimal digits.
 pub(super) fn call(seed: u64, index: usize) -> String {
     format!("call_{:016x}", mix(seed, index))

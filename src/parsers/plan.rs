@@ -71,7 +71,9 @@ impl Plan {
                 let State { tools, calls, .. } = state;
                 half.end_chunk(tools, &mut self.output(events, calls, None));
             }
-            None if !reasoned && self.dialect.tools.is_none() => events.push_content(""),
+            None if !reasoned && !state.reasoning.inside && self.dialect.tools.is_none() && self.passes(state) => {
+                events.push_content("");
+            }
             _ => {}
         }
         if reasoned {
@@ -118,6 +120,7 @@ impl Plan {
 
     fn read(&self, state: &mut State, tokens: &[Token<'_>], events: &mut Events, mut record: Option<&mut Record>) {
         events.join(self.tools().is_some_and(ReadTools::joins));
+        events.type_entries(self.tools().is_some_and(ReadTools::types_entries));
         let State { reasoning, tools, calls } = state;
         for token in tokens {
             if let (Some(half), Some(id)) = (self.dialect.reasoning.as_deref(), token.id) {
@@ -146,6 +149,7 @@ impl Plan {
 
     fn end(&self, state: &mut State, events: &mut Events, mut record: Option<&mut Record>) {
         events.join(self.tools().is_some_and(ReadTools::joins));
+        events.type_entries(self.tools().is_some_and(ReadTools::types_entries));
         let State { reasoning, tools, calls } = state;
         if let Some(half) = self.reasoning() {
             half.finish(reasoning, &mut |piece| match piece {
@@ -156,6 +160,10 @@ impl Plan {
         if let Some(half) = self.tools() {
             half.finish(tools, &mut self.output(events, calls, record));
         }
+    }
+
+    fn passes(&self, state: &State) -> bool {
+        self.reasoning().is_none_or(|half| half.passes(&self.context, &state.reasoning))
     }
 
     /// vLLM sends an empty `reasoning` for some chunks of reasoning without text.

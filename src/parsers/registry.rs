@@ -5,15 +5,26 @@ use super::engine::{ReadReasoning, ReadTools, Setup};
 
 /// Every dialect.
 static DIALECTS: &[&Definition] = &[
+    &apertus::DIALECT,
+    &cohere_command3::DIALECT,
+    &cohere_command4::DIALECT,
     &beam::DIALECT,
     &deepseek_r1::DIALECT,
-    &deepseek_v3::DIALECT,
     &deepseek_v31::DIALECT,
     &deepseek_v32::DIALECT,
-    &deepseek_v4::DIALECT,
+    &deepseek_v3::DIALECT,
     &deepseek_v41::DIALECT,
+    &deepseek_v4::DIALECT,
+    &dots::DIALECT,
     &ernie45::DIALECT,
+    &functiongemma::DIALECT,
+    &gemma4::DIALECT,
+    &gigachat3::DIALECT,
     &glm45::DIALECT,
+    &granite4::DIALECT,
+    &granite::DIALECT,
+    &granite_20b_fc::DIALECT,
+    &granite_thinking_parser::DIALECT,
     &hermes::DIALECT,
     &hf::DIALECT,
     &holo2::DIALECT,
@@ -21,25 +32,39 @@ static DIALECTS: &[&Definition] = &[
     &hy_v3::DIALECT,
     &hy_v4::DIALECT,
     &inkling::DIALECT,
+    &internlm::DIALECT,
+    &jamba::DIALECT,
     &k2_horizon::DIALECT,
     &kimi_k2::DIALECT,
     &kimi_k3::DIALECT,
+    &lfm2::DIALECT,
     &ling3::DIALECT,
+    &llama3_json::DIALECT,
+    &llama4_pythonic::DIALECT,
+    &longcat::DIALECT,
     &mimo::DIALECT,
+    &minicpm5::DIALECT,
+    &minicpmv::DIALECT,
     &minimax_m2::DIALECT,
     &minimax_m2_append_think::DIALECT,
     &minimax_m3::DIALECT,
+    &mistral::DIALECT,
     &muse::DIALECT,
     &muse_glimmer::DIALECT,
     &nemotron_v3::DIALECT,
+    &olmo3::DIALECT,
+    &openai::DIALECT,
+    &phi4_mini_json::DIALECT,
     &plamo3::DIALECT,
     &poolside_v1::DIALECT,
+    &pythonic::DIALECT,
     &qwen3::DIALECT,
     &qwen3_coder::DIALECT,
     &seed_oss::DIALECT,
     &step3::DIALECT,
     &step3p5::DIALECT,
     &step5::DIALECT,
+    &xlam::DIALECT,
 ];
 
 /// Makes a tool half.
@@ -123,10 +148,10 @@ pub(super) fn tools_named(name: &str) -> Option<(Tools, &'static [&'static str])
         .and_then(|dialect| Some((dialect.tools?, dialect.needs)))
 }
 
-/// The reasoning half of this name, and the tokens that it needs.
-pub(super) fn reasoning_named(name: &str) -> Option<(Reasoning, &'static [&'static str])> {
+/// The reasoning half of this name, if it is not its tool half that says the reasoning; and the tokens that it needs.
+pub(super) fn reasoning_named(name: &str) -> Option<(Option<Reasoning>, &'static [&'static str])> {
     let found = DIALECTS.iter().find(|dialect| dialect.reasoning_names.contains(&name));
-    found.and_then(|dialect| Some((dialect.reasoning?, dialect.needs)))
+    found.map(|dialect| (dialect.reasoning, dialect.needs))
 }
 
 /// The names most like this one.

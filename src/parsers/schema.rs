@@ -25,6 +25,9 @@ impl Types {
     /// Of a parameter that the schema does not have: text, in the end.
     pub(super) const UNKNOWN: Self = Self { bits: STRING, only_string: false };
 
+    /// Of a parameter that is a string where the schema does not have it.
+    pub(super) const STRING: Self = Self { bits: STRING, only_string: true };
+
     /// The types of a schema, its alternatives included; `string` where it says nothing.
     pub(super) fn of(schema: &Value) -> Self {
         let mut names = Vec::new();

@@ -115,7 +115,8 @@ fn write_call(call: &CallDelta<'_>, json: &mut JsonBuffer) {
             }
         }
         None => {
-            json.raw("{\"index\":").number(call.index as u64).raw(",\"function\":{\"arguments\":");
+            json.raw(if call.typed { "{\"type\":\"function\",\"index\":" } else { "{\"index\":" });
+            json.number(call.index as u64).raw(",\"function\":{\"arguments\":");
             json.string(call.arguments.unwrap_or_default());
         }
     }

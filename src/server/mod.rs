@@ -9,6 +9,7 @@
 
 mod auth;
 mod router;
+mod self_wake;
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -30,6 +31,7 @@ use crate::endpoints::Context;
 use crate::endpoints::route::Route;
 use crate::respond::http::{self as response, Response};
 use router::Request;
+use self_wake::SelfWake;
 
 /// A client that has not sent its headers after this long is gone.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
@@ -72,7 +74,7 @@ fn spawn_connection(stream: TcpStream, context: &Arc<Context>, graceful: &Gracef
     builder.http2().timer(TokioTimer::new());
     let service = TowerToHyperService::new(stack(Arc::clone(context)));
     let connection = builder.serve_connection(TokioIo::new(stream), service).into_owned();
-    let connection = graceful.watch(connection);
+    let connection = SelfWake::new(graceful.watch(connection));
     tokio::spawn(async move {
         if let Err(error) = connection.await {
             tracing::debug!(%error, "connection ended early");

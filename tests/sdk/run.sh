@@ -8,6 +8,7 @@ set -euo pipefail
 HERE=$(cd "$(dirname "$0")" && pwd)
 ROOT=$(cd "$HERE/../.." && pwd)
 source "$ROOT/tests/support/servers.sh"
+source "$HERE/example.sh"
 
 BIN=${COUPLET_BIN:-$(couplet_binary "$ROOT")}
 CACHE=${COUPLET_CACHE:-$HOME/.cache/couplet}
@@ -33,9 +34,7 @@ node "$NODE/sdk.mjs" "$COUPLET"
 # The reference's programs take a model without parsers. The engine echoes, so the answer is known.
 start_server plain "${SERVE[@]}" --tool-call-parser none --reasoning-parser none
 for example in derender derender_stream; do
-  program=$(sed -e 's#meta-llama/Llama-3.2-1B-Instruct#tiny#' \
-    -e "s#http://localhost:8100#$SERVER_URL#" -e "s#http://localhost:8200#$SIM#" "$HERE/examples/$example.py")
-  said=$("$VENV/bin/python" -c "$program")
+  said=$(run_example "$example" "$VENV/bin/python" tiny "$SERVER_URL" "$SIM")
   case $said in
     "What is 2+2?"*) echo "ok   examples/$example.py" ;;
     *) echo "FAIL examples/$example.py said: $said"; exit 1 ;;

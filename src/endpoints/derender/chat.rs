@@ -3,12 +3,11 @@
 use bytes::Bytes;
 
 use super::super::plan::{Reader, TextFields};
-use super::{KnownRequest, Served, checks, coupled, envelope, plan, read_whole, write_chunk_usage, write_usage};
+use super::{KnownChat, Served, checks, coupled, envelope, plan, read_whole, write_chunk_usage, write_usage};
 use crate::api::chat::ChatRequest;
 use crate::api::derender::ChatBody;
 use crate::api::error::ApiError;
 use crate::api::generate::GenerateChoice;
-use crate::api::ids::LazyIds;
 use crate::derender::chat::{Plan, State};
 use crate::derender::logprobs::{self, ChatLogprobs, Style};
 use crate::derender::pieces::Pieces;
@@ -26,20 +25,20 @@ const NO_PROMPT: &str = "prompt_token_ids is required when a tool or reasoning p
 pub(super) fn whole(
     served: &Served,
     body: ChatBody<'_, StreamState>,
-    known: Option<&KnownRequest>,
+    known: Option<&KnownChat>,
+    prompt: Option<&[u32]>,
 ) -> Result<Bytes, ApiError> {
     let answer = checks::required(body.generate_response, "generate_response")?;
     checks::check_mode(&answer)?;
     checks::check_bounds(served, std::slice::from_ref(&answer))?;
-    checks::check_prompt(served, body.prompt_token_ids.as_ref().map_or(0, LazyIds::len))?;
+    checks::check_prompt(served, prompt.map_or(0, <[u32]>::len))?;
     if served.dialect.is_some() && known.is_none() {
         return Err(ApiError::bad_request(NO_CHAT_REQUEST));
     }
     if let Some(reason) = known.and_then(|known| plan::refusal(served, &known.facts)) {
         return Err(ApiError::bad_request(reason));
     }
-    let given = checks::read_ids(body.prompt_token_ids.as_ref())?;
-    let prompt = given.as_deref().or(answer.prompt_token_ids.as_deref()).unwrap_or_default();
+    let prompt = prompt.or(answer.prompt_token_ids.as_deref()).unwrap_or_default();
     // vLLM gives its one-shot parser the engine's copy of the prompt only.
     let reader = ChatReader::new(served, known, answer.prompt_token_ids.as_deref().unwrap_or_default(), None);
     let mut json = JsonBuffer::default();
@@ -60,7 +59,8 @@ pub(super) fn whole(
 pub(super) fn chunk(
     served: &Served,
     body: ChatBody<'_, StreamState>,
-    known: Option<&KnownRequest>,
+    known: Option<&KnownChat>,
+    prompt: Option<&[u32]>,
 ) -> Result<Bytes, ApiError> {
     let chunk = checks::required(body.generate_chunk, "generate_chunk")?;
     checks::check_mode(&chunk)?;
@@ -71,19 +71,18 @@ pub(super) fn chunk(
     if served.dialect.is_some() && known.is_none() {
         return Err(ApiError::bad_request(NO_CHAT_REQUEST));
     }
-    if served.dialect.is_some() && body.prompt_token_ids.is_none() {
+    if served.dialect.is_some() && prompt.is_none() {
         return Err(ApiError::bad_request(NO_PROMPT));
     }
     checks::one_choice(&chunk, "derender_chat_stream")?;
-    let prompt_len = body.prompt_token_ids.as_ref().map_or(0, LazyIds::len);
+    let prompt_len = prompt.map_or(0, <[u32]>::len);
     checks::check_stream_length(served, prompt_len, body.stream_state.as_ref(), &chunk)?;
     if known.is_some_and(|known| plan::refusal(served, &known.facts).is_some()) {
         return Err(checks::invalid_state("derender failed".to_owned()));
     }
     // Our own state has all that the prompt could tell.
     let thinks = body.stream_state.as_ref().and_then(StreamState::thinks);
-    let given = checks::read_ids(body.prompt_token_ids.as_ref().filter(|_| thinks.is_none()))?;
-    let prompt = given.as_deref().or(chunk.prompt_token_ids.as_deref()).unwrap_or_default();
+    let prompt = prompt.filter(|_| thinks.is_none()).or(chunk.prompt_token_ids.as_deref()).unwrap_or_default();
     let reader = ChatReader::new(served, known, prompt, thinks);
     let state = chunk.choices.first().map(|_| match &body.stream_state {
         Some(state) => state.chat(&reader.plan, prompt).map_err(checks::invalid_state),
@@ -115,9 +114,9 @@ struct ChatReader<'a> {
 
 impl<'a> ChatReader<'a> {
     /// `thinks` is what the dialect took from the prompt at the start of the reply, where that is known.
-    fn new(served: &Served, known: Option<&'a KnownRequest>, prompt: &[u32], thinks: Option<bool>) -> Self {
+    fn new(served: &Served, known: Option<&'a KnownChat>, prompt: &[u32], thinks: Option<bool>) -> Self {
         let plan = match known {
-            Some(KnownRequest { request, facts, .. }) => {
+            Some(KnownChat { request, facts }) => {
                 let prompt_token_ids = prompt.to_vec();
                 let facts = parsers::Context { prompt_token_ids, id_seed: coupled::random(), ..facts.clone() };
                 plan::chat(served, request, TextFields::chat(request, Reader::Derenderer), facts, thinks)

@@ -1,10 +1,12 @@
 //! What is refused before anything is decoded, in vLLM's words where clients match on them.
 
+use serde::Deserialize;
+
 use super::Served;
-use crate::api::derender::{OneOrMany, PromptIds};
+use crate::api::derender::OneOrMany;
 use crate::api::error::ApiError;
 use crate::api::generate::GenerateResponse;
-use crate::api::ids::LazyIds;
+use crate::api::ids::{optional_token_ids, token_ids};
 use crate::derender::stream_state::StreamState;
 
 /// Most choices and responses of one body (vLLM's VLLM_MAX_N_SEQUENCES).
@@ -91,8 +93,9 @@ pub(super) fn max_len(served: &Served) -> usize {
     usize::try_from(served.model.max_model_len()).unwrap_or(usize::MAX)
 }
 
-pub(super) fn read_ids(ids: Option<&LazyIds<'_>>) -> Result<Option<Vec<u32>>, ApiError> {
-    ids.map(LazyIds::read).transpose().map_err(|error| {
+/// Reads the JSON text of `prompt_token_ids`.
+pub(super) fn read_ids(_: &Served, text: &str) -> Result<Vec<u32>, ApiError> {
+    token_ids(&mut serde_json::Deserializer::from_str(text)).map_err(|error| {
         let message = format!("1 validation error:\n  body.prompt_token_ids: {error}");
         ApiError::invalid_body(Some("body.prompt_token_ids"), message)
     })
@@ -153,16 +156,17 @@ pub(super) fn prompt_counts(given: Option<OneOrMany<i64>>, responses: usize) -> 
     Ok(counts)
 }
 
-/// The prompts of a one-shot completion, one per response.
-pub(super) fn prompt_lists(given: Option<PromptIds>, responses: usize) -> Result<Vec<Option<Vec<u32>>>, ApiError> {
-    let prompts = match given {
-        None => return Ok(vec![None; responses]),
-        Some(PromptIds::Many(prompts)) => prompts,
-        Some(PromptIds::One(prompt)) if prompt.is_empty() => Vec::new(),
-        Some(PromptIds::One(_)) => return Err(one_shot_form("prompt_token_ids", "a list of lists of token ids")),
+/// The prompts of a one-shot completion, one per response; null where the response carries its own.
+pub(super) fn prompt_lists(given: Option<&str>, responses: usize) -> Result<Vec<Option<Vec<u32>>>, ApiError> {
+    #[derive(Deserialize)]
+    struct Prompt(#[serde(deserialize_with = "optional_token_ids")] Option<Vec<u32>>);
+
+    let Some(given) = given else { return Ok(vec![None; responses]) };
+    let Ok(prompts) = serde_json::from_str::<Vec<Prompt>>(given) else {
+        return Err(one_shot_form("prompt_token_ids", "a list of lists of token ids (integers from 0)"));
     };
     same_length("prompt_token_ids", prompts.len(), responses)?;
-    Ok(prompts)
+    Ok(prompts.into_iter().map(|Prompt(ids)| ids).collect())
 }
 
 fn same_length(key: &str, length: usize, responses: usize) -> Result<(), ApiError> {

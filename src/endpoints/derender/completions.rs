@@ -5,7 +5,7 @@ use bytes::Bytes;
 use super::super::plan::{Reader, TextFields};
 use super::{Served, checks, envelope, plan, read_whole, write_chunk_usage, write_usage};
 use crate::api::completions::CompletionRequest;
-use crate::api::derender::{CompletionBody, OneOrMany, PromptIds};
+use crate::api::derender::{CompletionBody, OneOrMany};
 use crate::api::error::ApiError;
 use crate::api::generate::{GenerateChoice, GenerateResponse};
 use crate::derender::logprobs::{CompletionLogprobs, Style};
@@ -17,19 +17,20 @@ use crate::respond::json::JsonBuffer;
 
 pub(super) fn whole(
     served: &Served,
-    body: CompletionBody<StreamState>,
-    request: Option<CompletionRequest>,
+    body: CompletionBody<'_, StreamState>,
+    request: Option<&CompletionRequest>,
+    prompts: Option<&str>,
 ) -> Result<Bytes, ApiError> {
     let answers = checks::required(body.generate_responses, "generate_responses")?;
     answers.iter().try_for_each(checks::check_mode)?;
     let counts = checks::prompt_counts(body.prompt_tokens, answers.len())?;
-    let prompts = checks::prompt_lists(body.prompt_token_ids, answers.len())?;
+    let prompts = checks::prompt_lists(prompts, answers.len())?;
     let Some(first) = answers.first() else {
         return Err(ApiError::bad_request("generate_responses must not be empty"));
     };
     checks::check_bounds(served, &answers)?;
     prompts.iter().flatten().try_for_each(|prompt| checks::check_prompt(served, prompt.len()))?;
-    let reader = CompletionReader::new(served, request.as_ref());
+    let reader = CompletionReader::new(served, request);
     let mut json = JsonBuffer::default();
     envelope(served, first, body.model.as_deref(), "text_completion").open(&mut json);
     let (mut index, mut generated) = (0, 0);
@@ -51,29 +52,25 @@ pub(super) fn whole(
 
 pub(super) fn chunk(
     served: &Served,
-    body: CompletionBody<StreamState>,
-    request: Option<CompletionRequest>,
+    body: CompletionBody<'_, StreamState>,
+    request: Option<&CompletionRequest>,
+    prompt: Option<&[u32]>,
 ) -> Result<Bytes, ApiError> {
     let chunk = checks::required(body.generate_chunk, "generate_chunk")?;
     checks::check_mode(&chunk)?;
     checks::check_state(body.stream_state.as_ref())?;
-    if request.as_ref().is_some_and(|request| !request.stop.0.is_empty()) && !body.compact_state {
+    if request.is_some_and(|request| !request.stop.0.is_empty()) && !body.compact_state {
         return Err(ApiError::bad_request(checks::STOP_STRINGS));
     }
-    let prompt = match body.prompt_token_ids {
-        None => None,
-        Some(PromptIds::One(prompt)) => Some(prompt),
-        Some(PromptIds::Many(_)) => return Err(checks::stream_form("prompt_token_ids", "a list of token ids")),
-    };
     let prompt_tokens = match body.prompt_tokens {
         None => None,
         Some(OneOrMany::One(count)) => Some(count),
         Some(OneOrMany::Many(_)) => return Err(checks::stream_form("prompt_tokens", "an integer")),
     };
-    checks::check_prompt(served, prompt.as_ref().map_or(0, Vec::len))?;
+    checks::check_prompt(served, prompt.map_or(0, <[u32]>::len))?;
     checks::one_choice(&chunk, "derender_completion_stream")?;
-    let reader = CompletionReader::new(served, request.as_ref());
-    let seed = prompt.as_deref().or(chunk.prompt_token_ids.as_deref()).unwrap_or_default();
+    let reader = CompletionReader::new(served, request);
+    let seed = prompt.or(chunk.prompt_token_ids.as_deref()).unwrap_or_default();
     let mut state = match &body.stream_state {
         Some(state) => state.text(&reader.plan).map_err(checks::invalid_state)?,
         None => reader.plan.start(seed),

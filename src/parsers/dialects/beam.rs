@@ -12,7 +12,7 @@
 //!
 //! Emitted by Beam's checkpoints, with the marks that their template says.
 
-use super::super::engine::regions::{Regions, Undivided};
+use super::super::engine::regions::Regions;
 use super::super::registry::Definition;
 
 pub(in crate::parsers) static DIALECT: Definition = Definition {
@@ -21,5 +21,5 @@ pub(in crate::parsers) static DIALECT: Definition = Definition {
     families: "Beam",
     needs: &[],
     tools: Some(|setup| Regions::compile(setup)),
-    reasoning: Some(|_| Box::new(Undivided("beam"))),
+    reasoning: None,
 };

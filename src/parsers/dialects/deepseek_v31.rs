@@ -39,7 +39,7 @@ static GRAMMAR: Grammar = Grammar {
         on(Between, CALL, &[Begin], Name),
         on(Between, END_CALLS, &[], Content),
     ],
-    body: Body::Raw(Raw { holds_brace: false, empty: "" }),
+    body: Body::Raw(Raw::PLAIN),
     manners: Manners { forces_json: false, says_empty: true, ..Manners::PLAIN },
     whole: deepseek_v3::whole,
 };

@@ -12,7 +12,7 @@
 //! Emitted by Baidu's ERNIE 4.5 and 5 Thinking. Content may stand between `<response>` and `</response>`. Text after a call
 //! is dropped; a call goes out when it is complete. In a whole answer one malformed call makes the whole text content.
 
-use super::super::engine::{Act, Body, By, Grammar, JsonCall, Manners, Mode, Record, Thinking, on};
+use super::super::engine::{Act, Block, Body, By, Grammar, Ids, Manners, Mode, Record, Thinking, block, on};
 use super::super::message::Answer;
 use super::super::registry::Definition;
 use super::super::{Context, python};
@@ -38,7 +38,7 @@ static GRAMMAR: Grammar = Grammar {
         on(Mode::Body, CLOSE, &[Act::End], Mode::Between),
         on(Mode::Between, OPEN, &[Act::Begin], Mode::Body),
     ],
-    body: Body::JsonCall(JsonCall { waits_for_end: true, ..JsonCall::MARKED }),
+    body: Body::Block(Block { calls: block::object, ids: Ids::Random, drops_cut: true }),
     manners: Manners { joined: true, ..Manners::PLAIN },
     whole,
 };

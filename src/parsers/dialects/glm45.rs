@@ -14,7 +14,9 @@
 use super::super::Context;
 use super::super::engine::Act::{Begin, End, First, Text};
 use super::super::engine::Mode::{Body as Args, Content, Name};
-use super::super::engine::{Body, By, Grammar, Manners, Params, Reopens, Start, Tag, Thinking, Value, on, whole};
+use super::super::engine::{
+    Body, By, Grammar, Manners, Params, Reopens, Start, Tag, Thinking, Unknown, Value, on, whole,
+};
 use super::super::registry::Definition;
 use super::{deepseek_v3, qwen3};
 
@@ -56,7 +58,7 @@ pub(super) const GRAMMAR: Grammar = Grammar {
         on(Args, END_VALUE, &[Text], Args),
     ],
     body: Body::Params(Params::plain(tag)),
-    manners: Manners { strays: &["</think>"], forces_json: false, known_only: true, ..Manners::ENGINE },
+    manners: Manners { strays: &["</think>"], forces_json: false, unknown: Unknown::Dropped, ..Manners::ENGINE },
     whole: whole::trimmed,
 };
 

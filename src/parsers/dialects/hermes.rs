@@ -32,7 +32,7 @@ pub(in crate::parsers) static DIALECT: Definition = Definition {
 const OPEN: &str = "<tool_call>";
 const CLOSE: &str = "</tool_call>";
 
-static GRAMMAR: Grammar = Grammar {
+pub(super) const GRAMMAR: Grammar = Grammar {
     marks: &[(OPEN, By::Text), (CLOSE, By::Text)],
     moves: &[
         on(Mode::Content, OPEN, &[Act::Begin], Mode::Body),

@@ -13,7 +13,7 @@
 //! For models whose `tokenizer_config.json` has such a template, as transformers defines it. Calls must be JSON between literal
 //! marks.
 
-use super::super::engine::regions::{Regions, Undivided};
+use super::super::engine::regions::Regions;
 use super::super::registry::Definition;
 
 pub(in crate::parsers) static DIALECT: Definition = Definition {
@@ -22,5 +22,5 @@ pub(in crate::parsers) static DIALECT: Definition = Definition {
     families: "Models with a response_template in tokenizer_config.json",
     needs: &[],
     tools: Some(|setup| Regions::compile(setup)),
-    reasoning: Some(|_| Box::new(Undivided("hf"))),
+    reasoning: None,
 };

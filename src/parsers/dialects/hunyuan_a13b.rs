@@ -37,7 +37,10 @@ const CLOSE: &str = "</tool_calls>";
 static GRAMMAR: Grammar = Grammar {
     marks: &[(OPEN, By::Text), (CLOSE, By::Text)],
     moves: &[on(Content, OPEN, &[Begin], Args), on(Args, CLOSE, &[End], Content)],
-    body: Body::JsonList(JsonList { call: JsonCall { ids: Ids::Call, gives_back: false, ..JsonCall::MARKED } }),
+    body: Body::JsonList(JsonList {
+        call: JsonCall { ids: Ids::Call, gives_back: false, ..JsonCall::MARKED },
+        single: false,
+    }),
     manners: Manners { says_empty: true, ..Manners::PLAIN },
     whole,
 };
@@ -49,6 +52,7 @@ static THINKING: Thinking = Thinking {
     around: &["\n</answer>"],
     stray: Stray::Text,
     reopens: Reopens::Once,
+    follows_prompt: false,
     start: |_| Start::Outside,
     says_empty: false,
     empty_whole: false,

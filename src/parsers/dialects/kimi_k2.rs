@@ -49,7 +49,7 @@ static GRAMMAR: Grammar = Grammar {
         on(Between, CALL, &[Begin], Name),
         on(Between, END_SECTION, &[], Preamble),
     ],
-    body: Body::Raw(Raw { holds_brace: true, empty: "{}" }),
+    body: Body::Raw(Raw::HELD),
     manners: Manners { strays: &["</think>"], forces_json: false, ids: Ids::Spelled(id_and_name), ..Manners::ENGINE },
     whole: whole::as_said,
 };

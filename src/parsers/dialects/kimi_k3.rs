@@ -82,7 +82,6 @@ static THINKING: Thinking = Thinking {
     close: END_THINK,
     by: By::Text,
     calls: &[RESPONSE],
-    content_by: Some("kimi_k3"),
     around: &[],
     stray: Stray::Text,
     reopens: Reopens::Never,

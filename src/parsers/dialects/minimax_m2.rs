@@ -16,7 +16,7 @@
 use super::super::engine::Act::{Begin, End, Text};
 use super::super::engine::Mode::{Between, Body as Args, Content, Name, Preamble};
 use super::super::engine::tags::{self, Part};
-use super::super::engine::{Body, By, Grammar, Manners, Params, Start, Tag, Thinking, Value, on, whole};
+use super::super::engine::{Body, By, Grammar, Manners, Params, Start, Tag, Thinking, Unknown, Value, on, whole};
 use super::super::registry::Definition;
 use super::qwen3;
 
@@ -75,7 +75,7 @@ static GRAMMAR: Grammar = Grammar {
         on(Between, END_CALLS, &[], Content),
     ],
     body: Body::Params(Params::plain(tag)),
-    manners: Manners { strays: &["</think>"], forces_json: false, known_only: true, ..Manners::ENGINE },
+    manners: Manners { strays: &["</think>"], forces_json: false, unknown: Unknown::Dropped, ..Manners::ENGINE },
     whole: whole::trimmed,
 };
 
@@ -89,7 +89,7 @@ static THINKING: Thinking = Thinking {
 };
 
 /// `<parameter name="NAME">` with any quotes, and `</parameter>`, with white space wherever the model puts some.
-fn tag(text: &str) -> Tag<'_> {
+pub(super) fn tag(text: &str) -> Tag<'_> {
     const OPEN: &[Part] = &[
         Part::Text("<"),
         Part::Blank,
@@ -115,7 +115,7 @@ fn tag(text: &str) -> Tag<'_> {
     }
 }
 
-fn unquoted(name: &str) -> &str {
+pub(super) fn unquoted(name: &str) -> &str {
     let inside = |quote: char| name.strip_prefix(quote).and_then(|name| name.strip_suffix(quote));
     inside('"').or_else(|| inside('\'')).unwrap_or(name).trim()
 }

@@ -81,6 +81,7 @@ static THINKING: Thinking = Thinking {
     by: By::Text,
     stray: Stray::DroppedFirst,
     reopens: Reopens::Once,
+    follows_prompt: false,
     start,
     says_empty: false,
     empty_whole: false,

@@ -26,7 +26,7 @@ pub(in crate::parsers) static DIALECT: Definition = Definition {
     families: "Muse Spark",
     needs: &[],
     tools: Some(|setup| MESSAGES.compile(setup)),
-    reasoning: Some(|setup| Box::new(Framed::new("muse", |to| addressed(to) == Mode::Name, setup))),
+    reasoning: Some(|setup| Box::new(Framed::new(|to| addressed(to) == Mode::Think, setup))),
 };
 
 const INVOKE: &str = "<atem:invoke";
@@ -42,7 +42,7 @@ pub(super) static MESSAGES: Messages = Messages {
 
 fn addressed(to: Option<&str>) -> Mode {
     match to {
-        None | Some("self") => Mode::Name,
+        None | Some("self") => Mode::Think,
         Some("user" | "commentary") => Mode::Content,
         Some("developer") => Mode::Between,
         Some(_) => Mode::Body,
@@ -56,8 +56,6 @@ const MAX_NAME: usize = 1024;
 /// is the last word, and `depth` says that a message of reasoning is open.
 #[derive(Debug)]
 pub(super) struct Framed {
-    /// The tool half.
-    name: &'static str,
     /// Whether tokens of a message to somebody count.
     counts: fn(Option<&str>) -> bool,
     message: Option<u32>,
@@ -65,9 +63,9 @@ pub(super) struct Framed {
 }
 
 impl Framed {
-    pub(super) fn new(name: &'static str, counts: fn(Option<&str>) -> bool, setup: &Setup<'_>) -> Self {
+    pub(super) fn new(counts: fn(Option<&str>) -> bool, setup: &Setup<'_>) -> Self {
         let id = |mark: &str| setup.vocabulary.ids.get(mark).copied();
-        Self { name, counts, message: id(MESSAGE), boundaries: BOUNDARIES.map(id) }
+        Self { counts, message: id(MESSAGE), boundaries: BOUNDARIES.map(id) }
     }
 
     fn follow(&self, memory: &mut ReasoningMemory, token: Token<'_>) {
@@ -121,10 +119,6 @@ impl ReadReasoning for Framed {
 
     fn says_empty(&self, _chunk: &[Token<'_>]) -> bool {
         false
-    }
-
-    fn content_by(&self) -> Option<&'static str> {
-        Some(self.name)
     }
 }
 

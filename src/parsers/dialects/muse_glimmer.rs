@@ -18,14 +18,14 @@ pub(in crate::parsers) static DIALECT: Definition = Definition {
     families: "Muse Glimmer",
     needs: &[],
     tools: Some(|setup| MESSAGES.compile(setup)),
-    reasoning: Some(|setup| Box::new(Framed::new("muse_glimmer", |_| false, setup))),
+    reasoning: Some(|setup| Box::new(Framed::new(|_| false, setup))),
 };
 
 static MESSAGES: Messages = Messages { addressed, calls: |text, out| muse::calls(text, false, out), ..muse::MESSAGES };
 
 fn addressed(to: Option<&str>) -> Mode {
     match to {
-        Some("self") => Mode::Name,
+        Some("self") => Mode::Think,
         None | Some("user") => Mode::Content,
         Some("developer") => Mode::Between,
         Some(_) => Mode::Body,

@@ -27,7 +27,7 @@ pub(in crate::parsers) static DIALECT: Definition = Definition {
     reasoning: Some(|setup| THINKING.compile(setup)),
 };
 
-static THINKING: Thinking = Thinking { trims: true, promotes, ..qwen3::THINKING };
+pub(super) const THINKING: Thinking = Thinking { trims: true, promotes, ..qwen3::THINKING };
 
 pub(super) fn promotes(context: &Context) -> bool {
     let is = |key: &str, value: bool| context.chat_template_kwargs.get(key) == Some(&Value::Bool(value));

@@ -69,7 +69,7 @@ static GRAMMAR: Grammar = Grammar {
         on(Between, END_CALL, &[], Preamble),
         on(Between, END, &[], Content),
     ],
-    body: Body::Raw(Raw { holds_brace: true, empty: "{}" }),
+    body: Body::Raw(Raw::HELD),
     manners: Manners {
         engine: Some(&["<|plamo:begin_", "<|plamo:end_", ":plamo|>"]),
         strays: &[END_THINK],

@@ -1,7 +1,7 @@
 //! Forced calls as plain JSON: what most dialects get for `tool_choice: "required"` and for a named function, because a
 //! grammar then makes the model write JSON instead of its own markup.
 
-use super::body::{JsonCall, JsonList};
+use super::body::{BodyMemory, JsonCall, JsonList};
 use super::{Ids, Output, ReadTools, Record, ToolMemory};
 use crate::parsers::message::{Answer, ToolCall};
 use crate::parsers::python::{self, Json};
@@ -55,8 +55,10 @@ fn begin(memory: &mut ToolMemory, out: &mut Output<'_>) {
     }
 }
 
-const LIST: JsonList =
-    JsonList { call: JsonCall { name: "name", arguments: &["parameters"], ids: Ids::OfModel, ..JsonCall::STRICT } };
+const LIST: JsonList = JsonList {
+    call: JsonCall { name: "name", arguments: &["parameters"], ids: Ids::OfModel, ..JsonCall::STRICT },
+    single: false,
+};
 
 impl ReadTools for Required {
     fn start(&self, _context: &Context) -> ToolMemory {
@@ -65,7 +67,9 @@ impl ReadTools for Required {
 
     fn read(&self, memory: &mut ToolMemory, token: Token<'_>, out: &mut Output<'_>) {
         out.note(token.text);
-        LIST.read(&mut memory.body, token.text, out);
+        if let BodyMemory::JsonList(list) = &mut memory.body {
+            LIST.read(list, token.text, out);
+        }
     }
 
     fn finish(&self, _memory: &mut ToolMemory, _out: &mut Output<'_>) {}

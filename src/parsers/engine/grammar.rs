@@ -7,10 +7,13 @@ use super::marks::LOOKALIKE;
 use super::scan::{Found, Literals, MarkId};
 use super::{By, Ids, Marks, Output, ReadTools, Record, Setup, ToolMemory};
 use crate::parsers::message::Answer;
-use crate::parsers::{Context, Token};
+use crate::parsers::{Context, Token, ToolChoice};
 
 /// White space at the start of content that is kept back at most.
 const MAX_BLANK: usize = 1024;
+
+/// A call that may have to be given back and is longer than this is given back.
+const MAX_RAW: usize = 1024 * 1024;
 
 /// A name longer than this is none.
 const MAX_NAME: usize = 1024;
@@ -34,10 +37,17 @@ pub(in crate::parsers) enum Mode {
     /// Between calls, or after the last where the dialect drops text: dropped.
     #[serde(rename = "x")]
     Between,
+    /// Before anything else: content, but with marks that only count here.
+    #[serde(rename = "s")]
+    Start,
+    /// Reasoning, in a dialect whose tool half says it.
+    #[serde(rename = "r")]
+    Think,
 }
 
 impl Mode {
-    const ALL: [Self; 5] = [Self::Content, Self::Preamble, Self::Name, Self::Body, Self::Between];
+    const ALL: [Self; 7] =
+        [Self::Content, Self::Preamble, Self::Name, Self::Body, Self::Between, Self::Start, Self::Think];
 }
 
 /// What a mark does beside changing the mode.
@@ -45,6 +55,8 @@ impl Mode {
 pub(in crate::parsers) enum Act {
     /// A call begins.
     Begin,
+    /// A call begins, and the mark is the first of its body.
+    BeginHere,
     /// The open call ends.
     End,
     /// The mark is text of its mode, too.
@@ -86,6 +98,8 @@ pub(in crate::parsers) struct Grammar {
 pub(in crate::parsers) struct Manners {
     /// For what vLLM reads with its engine: special tokens that are no marks disappear, but for these.
     pub(in crate::parsers) engine: Option<&'static [&'static str]>,
+    /// What text waits for in vLLM's lexer, beside the marks that are text.
+    pub(in crate::parsers) lexer: Lexer,
     /// Marks of reasoning that are dropped in content, where a reasoning half was configured, too.
     pub(in crate::parsers) strays: &'static [&'static str],
     /// What becomes of white space before the first call, if there is nothing else.
@@ -94,17 +108,42 @@ pub(in crate::parsers) struct Manners {
     pub(in crate::parsers) joined: bool,
     /// A call's head has empty arguments.
     pub(in crate::parsers) empty_head: bool,
-    /// A call of a function that the request does not have is dropped.
-    pub(in crate::parsers) known_only: bool,
+    /// What becomes of a call of a function that the request does not have.
+    pub(in crate::parsers) unknown: Unknown,
     pub(in crate::parsers) ids: Ids,
+    /// The mode in which a reply begins.
+    pub(in crate::parsers) start: Mode,
+    /// The mode in which a reply begins that has to call.
+    pub(in crate::parsers) start_forced: Option<Mode>,
+    /// The body ends by itself, and then this mode follows; or only marks end it.
+    pub(in crate::parsers) closes: Option<Mode>,
+    /// White space at the end of reasoning and content waits for more of it.
+    pub(in crate::parsers) holds_tail: bool,
+    /// What ends the arguments has an entry of its own.
+    pub(in crate::parsers) ends_apart: bool,
+    /// After the calls, chunks that say nothing have an empty content.
+    pub(in crate::parsers) says_end: bool,
+    /// Every entry of a call says its type, not only the first.
+    pub(in crate::parsers) types_entries: bool,
     /// `required` and named choices make the model write plain JSON.
     pub(in crate::parsers) forces_json: bool,
-    /// It reads even where no call may come: its marks are never content.
+    /// It reads even where no call may come or only the reasoning of its name was configured: its marks are never content.
     pub(in crate::parsers) always: bool,
     /// Every chunk of content is said, were it empty.
     pub(in crate::parsers) says_empty: bool,
     /// What begins like this and may have become a mark is dropped at the end of the reply; empty where nothing is.
     pub(in crate::parsers) drops_cut: &'static str,
+}
+
+/// What text waits for that is no mark in the end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::parsers) enum Lexer {
+    /// Nothing.
+    None,
+    /// The characters of marks that are tokens.
+    Tokens,
+    /// The characters of any mark, wherever that has a meaning.
+    Marks,
 }
 
 /// What becomes of white space that no other content precedes.
@@ -118,16 +157,35 @@ pub(in crate::parsers) enum Blank {
     Dropped,
 }
 
+/// What becomes of a call of a function that the request does not have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::parsers) enum Unknown {
+    /// It is a call.
+    Called,
+    /// It is dropped.
+    Dropped,
+    /// It is given back as content.
+    GivenBack,
+}
+
 impl Manners {
     /// How a parser behaves that was written by hand.
     pub(in crate::parsers) const PLAIN: Self = Self {
         engine: None,
+        lexer: Lexer::None,
         strays: &[],
         blank: Blank::Said,
         joined: false,
-        known_only: false,
+        unknown: Unknown::Called,
         empty_head: false,
         ids: Ids::Random,
+        start: Mode::Content,
+        start_forced: None,
+        closes: None,
+        holds_tail: false,
+        ends_apart: false,
+        says_end: false,
+        types_entries: false,
         forces_json: true,
         always: false,
         says_empty: false,
@@ -137,12 +195,20 @@ impl Manners {
     /// How vLLM's engine behaves.
     pub(in crate::parsers) const ENGINE: Self = Self {
         engine: Some(&[]),
+        lexer: Lexer::Marks,
         strays: &[],
         blank: Blank::Dropped,
         joined: true,
-        known_only: false,
+        unknown: Unknown::Called,
         empty_head: false,
         ids: Ids::OfModel,
+        start: Mode::Content,
+        start_forced: None,
+        closes: None,
+        holds_tail: false,
+        ends_apart: false,
+        says_end: false,
+        types_entries: false,
         forces_json: true,
         always: false,
         says_empty: false,
@@ -155,8 +221,12 @@ impl Grammar {
     pub(in crate::parsers) fn compile(&'static self, setup: &Setup<'_>) -> Box<dyn ReadTools> {
         let mut marks = Marks::new(self.marks, setup.vocabulary);
         if let Some(kept) = self.manners.engine {
-            let words: Vec<_> = self.marks.iter().map(|(text, _)| *text).collect();
-            marks = marks.dropping_specials(setup.vocabulary, kept).waiting_for(setup.vocabulary, &words);
+            marks = marks.dropping_specials(setup.vocabulary, kept);
+        }
+        if self.manners.lexer != Lexer::None {
+            let all = self.manners.lexer == Lexer::Marks;
+            let words: Vec<_> = self.marks.iter().filter(|_| all).map(|(text, _)| *text).collect();
+            marks = marks.waiting_for(setup.vocabulary, &words);
         }
         let ids: Vec<_> = (0..self.marks.len() as MarkId).collect();
         let strays = if setup.beside_reasoning { self.manners.strays } else { &[] };
@@ -190,8 +260,11 @@ struct Compiled {
 }
 
 impl ReadTools for Compiled {
-    fn start(&self, _context: &Context) -> ToolMemory {
-        ToolMemory::default()
+    fn start(&self, context: &Context) -> ToolMemory {
+        let Manners { start, start_forced, .. } = self.grammar.manners;
+        let forced = matches!(context.tool_choice, ToolChoice::Required | ToolChoice::Named(_));
+        let mode = start_forced.filter(|_| forced).unwrap_or(start);
+        ToolMemory { mode, ..ToolMemory::default() }
     }
 
     fn read(&self, memory: &mut ToolMemory, token: Token<'_>, out: &mut Output<'_>) {
@@ -207,10 +280,13 @@ impl ReadTools for Compiled {
     }
 
     fn end_chunk(&self, memory: &mut ToolMemory, out: &mut Output<'_>) {
+        let manners = &self.grammar.manners;
         if memory.open && (memory.announced || self.grammar.body.names_itself()) {
             self.grammar.body.end_chunk(&mut memory.body, out);
         }
-        if self.grammar.manners.says_empty && memory.mode == Mode::Content && out.events.is_empty() {
+        let ended = manners.says_end && memory.called && !memory.open;
+        let spoken = memory.mode == Mode::Content && memory.held.is_empty();
+        if out.events.is_empty() && (ended || manners.says_empty && spoken) {
             out.events.push_content("");
         }
     }
@@ -227,13 +303,17 @@ impl ReadTools for Compiled {
             self.end(memory, "", out);
         }
         let blank = std::mem::take(&mut memory.blank);
-        if !memory.called {
+        if !memory.called && !self.grammar.manners.holds_tail {
             out.content(&blank);
         }
     }
 
     fn joins(&self) -> bool {
         self.grammar.manners.joined
+    }
+
+    fn types_entries(&self) -> bool {
+        self.grammar.manners.types_entries
     }
 
     fn forces_json(&self) -> bool {
@@ -277,7 +357,11 @@ impl Compiled {
                 Found::Mark { at, len, mark } => (at, len, Some(mark)),
             };
             let (plain, rest) = text.split_at(at);
-            self.plain(memory, plain, out);
+            let unread = self.plain(memory, plain, out).len();
+            if unread > 0 {
+                text = text.split_at(at - unread).1;
+                continue;
+            }
             let Some(mark) = mark else { return rest };
             let (literal, rest) = rest.split_at(len);
             self.mark(memory, mark, literal, out);
@@ -285,23 +369,82 @@ impl Compiled {
         }
     }
 
-    fn plain(&self, memory: &mut ToolMemory, text: &str, out: &mut Output<'_>) {
+    /// Reads plain text; returns what follows a body that ended by itself.
+    fn plain<'t>(&self, memory: &mut ToolMemory, text: &'t str, out: &mut Output<'_>) -> &'t str {
         if text.is_empty() {
-            return;
+            return text;
         }
-        out.note(text);
+        if memory.mode == Mode::Body && self.grammar.manners.closes.is_some() {
+            return self.closing(memory, text, out);
+        }
+        if self.note(memory, text, out) {
+            return "";
+        }
         match memory.mode {
+            Mode::Content | Mode::Think if self.grammar.manners.holds_tail => self.solid(memory, text, out),
             Mode::Content => self.content(memory, text, out),
+            Mode::Think => out.events.push_reasoning(text),
+            Mode::Start => {
+                memory.mode = Mode::Content;
+                self.content(memory, text, out);
+            }
             Mode::Preamble | Mode::Between => {}
             Mode::Name if memory.name.len() < MAX_NAME => memory.name.push_str(text),
             Mode::Name => {}
             Mode::Body => {
                 self.announce_late(memory, out);
                 if memory.announced || self.grammar.body.says_at_end() || self.grammar.body.names_itself() {
-                    self.grammar.body.read(&mut memory.body, text, out);
+                    let rest = self.grammar.body.read(&mut memory.body, text, out);
+                    self.grammar.body.keep(&mut memory.body, rest, out);
                 }
             }
         }
+        ""
+    }
+
+    /// Notes raw text, and keeps that of a call that may have to be given back. Returns true where it has been: a call
+    /// too long to be kept.
+    fn note(&self, memory: &mut ToolMemory, text: &str, out: &mut Output<'_>) -> bool {
+        out.note(text);
+        if memory.raw.is_empty() {
+            return false;
+        }
+        memory.raw.push_str(text);
+        let too_long = memory.raw.len() > MAX_RAW;
+        if too_long {
+            give_back(memory, out);
+            (memory.open, memory.mode) = (false, Mode::Content);
+        }
+        too_long
+    }
+
+    /// Reads a body that may end by itself. What turned out to be no call is content.
+    fn closing<'t>(&self, memory: &mut ToolMemory, text: &'t str, out: &mut Output<'_>) -> &'t str {
+        self.announce_late(memory, out);
+        let rest = self.grammar.body.read(&mut memory.body, text, out);
+        out.note(text.split_at(text.len() - rest.len()).0);
+        let body = &self.grammar.body;
+        if let Some(called) = body.over(&memory.body) {
+            out.note_body_end();
+            self.end(memory, "", out);
+            memory.called |= called;
+            memory.mode = self.grammar.manners.closes.filter(|_| called).unwrap_or_default();
+            return rest;
+        }
+        ""
+    }
+
+    /// White space at the end of reasoning or content waits for more of it.
+    fn solid(&self, memory: &mut ToolMemory, text: &str, out: &mut Output<'_>) {
+        let mut all = std::mem::take(&mut memory.blank);
+        all.push_str(text);
+        let keep = if all.len() > MAX_BLANK { all.len() } else { all.trim_end().len() };
+        let (said, blank) = all.split_at(keep);
+        match memory.mode {
+            Mode::Think if !said.is_empty() => out.events.push_reasoning(said),
+            _ => out.content(said),
+        }
+        memory.blank = blank.to_owned();
     }
 
     /// White space before the first other content waits: beside a call it is nothing.
@@ -326,26 +469,42 @@ impl Compiled {
             return out.note(literal);
         }
         let found = self.table[memory.mode as usize].get(usize::from(mark)).copied().flatten();
-        let Some(found) = found.filter(|_| mark != LOOKALIKE) else { return self.plain(memory, literal, out) };
+        let Some(found) = found.filter(|_| mark != LOOKALIKE) else { return self.all(memory, literal, out) };
         if found.acts.contains(&Act::End) {
             out.note_body_end();
         }
+        if found.acts.contains(&Act::BeginHere) {
+            self.begin(memory, "", out);
+            memory.mode = found.to;
+            return self.all(memory, literal, out);
+        }
         if found.acts.contains(&Act::Text) {
-            self.plain(memory, literal, out);
+            self.all(memory, literal, out);
         } else if !found.acts.contains(&Act::First) {
-            out.note(literal);
+            self.note(memory, literal, out);
         }
         for act in found.acts {
             match act {
                 Act::Begin => self.begin(memory, literal, out),
                 Act::End => self.end(memory, literal, out),
                 Act::Announce => self.announce(memory, out),
-                Act::Text | Act::First => {}
+                Act::BeginHere | Act::Text | Act::First => {}
             }
+        }
+        if self.grammar.manners.holds_tail && memory.mode != found.to {
+            memory.blank.clear();
         }
         memory.mode = found.to;
         if found.acts.contains(&Act::First) {
-            self.plain(memory, literal, out);
+            self.all(memory, literal, out);
+        }
+    }
+
+    /// Reads text that has no marks, to its end.
+    fn all(&self, memory: &mut ToolMemory, text: &str, out: &mut Output<'_>) {
+        let mut rest = text;
+        while !rest.is_empty() {
+            rest = self.plain(memory, rest, out);
         }
     }
 
@@ -353,6 +512,10 @@ impl Compiled {
         memory.open = true;
         memory.announced = false;
         memory.name.clear();
+        memory.raw.clear();
+        if self.grammar.manners.unknown == Unknown::GivenBack {
+            memory.raw.push_str(literal);
+        }
         memory.body = self.grammar.body.begin(literal);
         out.note_body();
     }
@@ -370,7 +533,7 @@ impl Compiled {
             return;
         }
         memory.announced = true;
-        let known = |name: &str| !self.grammar.manners.known_only || out.context.knows(name);
+        let known = |name: &str| self.grammar.manners.unknown == Unknown::Called || out.context.knows(name);
         let head = memory.name.trim();
         let (id, name) = match self.grammar.manners.ids {
             Ids::Spelled(split) => split(head).map_or((None, ""), |(id, name)| (Some(id), name)),
@@ -382,6 +545,7 @@ impl Compiled {
             return;
         }
         memory.called = true;
+        memory.raw.clear();
         let blank = std::mem::take(&mut memory.blank);
         if self.grammar.manners.blank != Blank::Dropped {
             out.content(&blank);
@@ -399,9 +563,25 @@ impl Compiled {
     fn end(&self, memory: &mut ToolMemory, literal: &str, out: &mut Output<'_>) {
         self.announce_late(memory, out);
         let body = std::mem::take(&mut memory.body);
-        if memory.announced || self.grammar.body.names_itself() {
+        if self.grammar.body.names_itself() && !self.grammar.body.is_begun(&body) && !memory.blank.is_empty() {
+            // No call after all: the white space before it is content, too.
+            memory.spoken = true;
+            out.content(&std::mem::take(&mut memory.blank));
+        }
+        if self.grammar.manners.ends_apart && literal.is_empty() {
+            out.events.set_apart();
+        }
+        if !memory.raw.is_empty() {
+            give_back(memory, out);
+        } else if memory.announced || self.grammar.body.names_itself() {
             self.grammar.body.end(body, literal, out);
         }
         memory.open = false;
     }
+}
+
+/// The open call is none: its text is content.
+fn give_back(memory: &mut ToolMemory, out: &mut Output<'_>) {
+    out.events.push_given_back();
+    out.content(&std::mem::take(&mut memory.raw));
 }

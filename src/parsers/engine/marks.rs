@@ -86,9 +86,19 @@ impl Marks {
 
     /// What to look for in text, among these marks.
     pub(in crate::parsers) fn literals(&self, marks: impl IntoIterator<Item = MarkId>) -> Literals {
+        self.literals_and(marks, [])
+    }
+
+    /// The same, with other spellings of some.
+    pub(in crate::parsers) fn literals_and(
+        &self,
+        marks: impl IntoIterator<Item = MarkId>,
+        spellings: impl IntoIterator<Item = (&'static str, MarkId)>,
+    ) -> Literals {
         let spelled = |mark: &MarkId| self.spelled.get(usize::from(*mark)).copied().unwrap_or(false);
         let marks = marks.into_iter().filter(spelled).map(|mark| (self.text(mark).to_owned(), mark));
-        Literals::new(marks.chain(self.lookalikes.iter().map(|text| (text.clone(), LOOKALIKE))))
+        let spellings = spellings.into_iter().map(|(text, mark)| (text.to_owned(), mark));
+        Literals::new(marks.chain(spellings).chain(self.lookalikes.iter().map(|text| (text.clone(), LOOKALIKE))))
     }
 }
 

@@ -24,6 +24,18 @@ pub(in crate::parsers) struct ReasoningMemory {
     /// White space at the end of the reasoning so far, where that is trimmed; around content, where that is marked.
     #[serde(rename = "w", skip_serializing_if = "is_default")]
     pub(in crate::parsers) blank: String,
+    /// A title may follow.
+    #[serde(rename = "q", skip_serializing_if = "is_default")]
+    pub(in crate::parsers) titled: bool,
+    /// What may become the title.
+    #[serde(rename = "t", skip_serializing_if = "is_default")]
+    pub(in crate::parsers) title: String,
+    /// Content other than line breaks was read.
+    #[serde(rename = "f", skip_serializing_if = "is_default")]
+    pub(in crate::parsers) stripped: bool,
+    /// Where a reply made of messages stands.
+    #[serde(rename = "m", skip_serializing_if = "is_default")]
+    pub(in crate::parsers) mode: Mode,
     /// Content stood between marks of its own.
     #[serde(rename = "a", skip_serializing_if = "is_default")]
     pub(in crate::parsers) wrapped: bool,
@@ -72,6 +84,9 @@ pub(in crate::parsers) struct ToolMemory {
     /// The name being read.
     #[serde(rename = "n", skip_serializing_if = "is_default")]
     pub(in crate::parsers) name: String,
+    /// The text of the open call, while it may have to be given back.
+    #[serde(rename = "r", skip_serializing_if = "is_default")]
+    pub(in crate::parsers) raw: String,
     /// Where the body of the open call stands.
     #[serde(rename = "b", skip_serializing_if = "is_default")]
     pub(in crate::parsers) body: BodyMemory,

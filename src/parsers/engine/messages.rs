@@ -23,7 +23,7 @@ const MAX_CALL: usize = 1024 * 1024;
 /// A dialect of such messages, as data.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::parsers) struct Messages {
-    /// What a message to somebody is: `Name` for reasoning, `Content`, `Body` for calls, `Between` for what nobody shall see.
+    /// What a message to somebody is: `Think`, `Content`, `Body` for calls, `Between` for what nobody shall see.
     pub(in crate::parsers) addressed: fn(Option<&str>) -> Mode,
     /// Says the calls that are complete and returns how much of the text they were.
     pub(in crate::parsers) calls: fn(&str, &mut Output<'_>) -> usize,
@@ -70,7 +70,7 @@ impl ReadTools for Compiled {
     /// A message that the prompt began is one of reasoning.
     fn start(&self, context: &Context) -> ToolMemory {
         let opened = self.opened_by_prompt(context);
-        let mode = if opened { Mode::Name } else { Mode::Preamble };
+        let mode = if opened { Mode::Think } else { Mode::Preamble };
         ToolMemory { mode, spoken: opened, ..ToolMemory::default() }
     }
 
@@ -191,10 +191,10 @@ impl Compiled {
 
     fn say(&self, memory: &mut ToolMemory, text: &str, out: &mut Output<'_>) {
         match memory.mode {
-            Mode::Name => out.events.push_reasoning_text(text),
+            Mode::Think => out.events.push_reasoning_text(text),
             Mode::Body if may_call(out) => self.calls(memory, text, out),
             Mode::Content | Mode::Body => out.content(text),
-            Mode::Preamble | Mode::Between => {}
+            Mode::Preamble | Mode::Between | Mode::Name | Mode::Start => {}
         }
         if let Some(last) = text.chars().next_back() {
             memory.blank.clear();

@@ -39,6 +39,12 @@ pub(in crate::parsers) enum Ids {
     Random,
     /// Random, but `functions.NAME:INDEX` for models that number their calls.
     OfModel,
+    /// The call's number in the reply.
+    Index,
+    /// `call_INDEX_…`.
+    Counted,
+    /// Nine letters and digits.
+    Nine,
     /// `call_` and random digits.
     Call,
     /// As the model spelled it, before the name: the id and the name in a call's head, or `None` if that is no head.
@@ -60,6 +66,9 @@ impl Output<'_> {
         let number = self.context.history_tool_calls.saturating_add(*self.calls);
         let id = match ids {
             Ids::OfModel if self.numbered => ids::numbered(name, number),
+            Ids::Index => self.calls.to_string(),
+            Ids::Counted => ids::counted(self.context.id_seed, *self.calls),
+            Ids::Nine => ids::nine(self.context.id_seed, *self.calls),
             Ids::Call => ids::call(self.context.id_seed, *self.calls),
             _ => ids::random(self.context.id_seed, *self.calls),
         };

@@ -7,7 +7,7 @@ mod calls;
 mod template;
 
 use super::scan::{Found, Literals, MarkId};
-use super::{Ids, Mode, Output, Piece, ReadReasoning, ReadTools, ReasoningMemory, Record, Setup, ToolMemory};
+use super::{Ids, Mode, Output, ReadTools, Record, Setup, ToolMemory};
 use crate::parsers::message::Answer;
 use crate::parsers::{Context, Token, ToolChoice};
 use template::{Field, Template, What};
@@ -80,7 +80,7 @@ impl Regions {
 
 fn mode_of(what: What) -> Mode {
     match what {
-        What::Thinking => Mode::Name,
+        What::Thinking => Mode::Think,
         What::Content => Mode::Content,
         What::Calls => Mode::Body,
     }
@@ -283,38 +283,4 @@ fn said<'t>(text: &'t str, silent: &mut usize) -> &'t str {
     let skipped = text.len().min(*silent);
     *silent -= skipped;
     text.get(skipped..).unwrap_or_default()
-}
-
-/// The reasoning half: everything is for the tool half of this name, which tells reasoning from content.
-#[derive(Debug)]
-pub(in crate::parsers) struct Undivided(pub(in crate::parsers) &'static str);
-
-impl ReadReasoning for Undivided {
-    fn is_on(&self, _context: &Context) -> bool {
-        true
-    }
-
-    fn start(&self, _context: &Context) -> ReasoningMemory {
-        ReasoningMemory::default()
-    }
-
-    fn ended_by_prompt(&self, _context: &Context) -> bool {
-        false
-    }
-
-    fn count(&self, _memory: &mut ReasoningMemory, _id: u32) {}
-
-    fn read(&self, _memory: &mut ReasoningMemory, token: Token<'_>, say: &mut dyn FnMut(Piece<'_>)) {
-        say(Piece::Rest(token));
-    }
-
-    fn finish(&self, _memory: &mut ReasoningMemory, _say: &mut dyn FnMut(Piece<'_>)) {}
-
-    fn says_empty(&self, _chunk: &[Token<'_>]) -> bool {
-        false
-    }
-
-    fn content_by(&self) -> Option<&'static str> {
-        Some(self.0)
-    }
 }

@@ -32,6 +32,8 @@ pub(in crate::parsers) enum Stray {
 pub(in crate::parsers) enum Reopens {
     /// Never.
     Never,
+    /// Only at the very start of the reply.
+    AtStart,
     /// Once: the first.
     Once,
     /// Always.
@@ -60,12 +62,12 @@ pub(in crate::parsers) struct Thinking {
     pub(in crate::parsers) calls: &'static [&'static str],
     /// The tool half sees the closing mark, too.
     pub(in crate::parsers) passes_close: bool,
-    /// The tool half that reads content even where no tool parser was configured.
-    pub(in crate::parsers) content_by: Option<&'static str>,
     pub(in crate::parsers) start: fn(&Context) -> Start,
     pub(in crate::parsers) stray: Stray,
     /// An opening mark in content begins reasoning again.
     pub(in crate::parsers) reopens: Reopens,
+    /// A prompt that ends inside reasoning is followed, though replies begin in content.
+    pub(in crate::parsers) follows_prompt: bool,
     pub(in crate::parsers) counting: Counting,
     /// For what vLLM reads with its engine: special tokens that are no marks disappear, and reasoning waits at the start
     /// of these words, as it does for its own marks.
@@ -76,6 +78,12 @@ pub(in crate::parsers) struct Thinking {
     pub(in crate::parsers) says_empty: bool,
     /// White space at the end of the reasoning is dropped.
     pub(in crate::parsers) trims: bool,
+    /// Other spellings of the two marks.
+    pub(in crate::parsers) spellings: &'static [(&'static str, &'static str)],
+    /// What the model writes behind an opening mark, which is no reasoning.
+    pub(in crate::parsers) title: &'static str,
+    /// Line breaks at the start of the content are dropped.
+    pub(in crate::parsers) strips: bool,
     /// What begins like this and may have become a mark is dropped at the end of the reply; empty where nothing is.
     pub(in crate::parsers) drops_cut: &'static str,
     /// Whether a reply that would have no content has its reasoning as content.
@@ -101,18 +109,23 @@ impl Thinking {
         let by = if self.by == By::Text { By::Text } else { By::Token };
         list.extend(self.calls.iter().chain(self.around).map(|mark| (*mark, by)));
         let mut marks = Marks::new(&list, vocabulary);
+        let spellings = |kind: MarkId| {
+            let all = self.spellings.iter().flat_map(|(open, close)| [(*open, OPEN), (*close, CLOSE)]);
+            all.filter(move |(_, mark)| *mark <= kind)
+        };
         let around = CLOSE + 1 + self.calls.len() as MarkId;
         let own = match (self.reopens, self.stray) {
             (Reopens::Never, Stray::Text) => OPEN..OPEN,
             (Reopens::Never, _) => CLOSE..CLOSE + 1,
+            (Reopens::AtStart, _) => OPEN..CLOSE,
             _ => OPEN..CLOSE + 1,
         };
-        let outside = marks.literals(own.chain(around..list.len() as MarkId));
+        let outside = marks.literals_and(own.chain(around..list.len() as MarkId), spellings(OPEN));
         let settled = marks.literals(around..list.len() as MarkId);
         if let Some(words) = self.words {
             marks = marks.dropping_specials(vocabulary, &[]).waiting_for(vocabulary, words);
         }
-        let inside = marks.literals(0..list.len() as MarkId);
+        let inside = marks.literals_and(0..list.len() as MarkId, spellings(CLOSE));
         let in_prompt = [self.open, self.close].map(|text| vocabulary.ids.get(text).copied());
         let turns = self.turns.iter().filter_map(|text| vocabulary.ids.get(*text).copied()).collect();
         Box::new(Compiled { thinking: self, marks, inside, outside, settled, turns, around, in_prompt })
@@ -140,13 +153,12 @@ impl ReadReasoning for Compiled {
     }
 
     fn start(&self, context: &Context) -> ReasoningMemory {
-        let inside = match (self.thinking.start)(context) {
-            Start::Inside => !self.ended_by_prompt(context),
-            Start::Outside => self.thinking.reopens == Reopens::Always && self.opened_by_prompt(context),
-            Start::Never => false,
-        };
+        let start = (self.thinking.start)(context);
+        let may_follow = start == Start::Outside && self.thinking.follows_prompt;
+        let follows = may_follow && self.opened_by_prompt(context);
+        let inside = follows || start == Start::Inside && !self.ended_by_prompt(context);
         let keeps = (self.thinking.promotes)(context);
-        ReasoningMemory { inside, keeps, ..ReasoningMemory::default() }
+        ReasoningMemory { inside, keeps, opened: follows, ..ReasoningMemory::default() }
     }
 
     /// The last mark of this turn decides.
@@ -213,12 +225,13 @@ impl ReadReasoning for Compiled {
         self.thinking.says_empty && !matches!(chunk, [token] if is_mark(token))
     }
 
-    fn is_engine(&self) -> bool {
-        self.thinking.words.is_some()
+    fn passes(&self, context: &Context, memory: &ReasoningMemory) -> bool {
+        let outside = (self.thinking.start)(context) == Start::Outside && !memory.opened;
+        !outside && (!self.thinking.strips || memory.stripped)
     }
 
-    fn content_by(&self) -> Option<&'static str> {
-        self.thinking.content_by
+    fn is_engine(&self) -> bool {
+        self.thinking.words.is_some()
     }
 
     fn whole(&self, context: &Context, reasoning: String, rest: String) -> (Option<String>, Option<String>) {
@@ -237,6 +250,23 @@ impl Compiled {
         marks.into_iter().find(|id| *id == open || *id == close) == Some(open) && open.is_some()
     }
 
+    /// Holds back what may be the title; returns false where the text is to be said.
+    fn is_title(&self, memory: &mut ReasoningMemory, text: &str, say: &mut dyn FnMut(Piece<'_>)) -> bool {
+        if !memory.titled || text.is_empty() {
+            return false;
+        }
+        let mut all = std::mem::take(&mut memory.title);
+        all.push_str(text);
+        if self.thinking.title.starts_with(&all) && all.len() < self.thinking.title.len() {
+            memory.title = all;
+            return true;
+        }
+        memory.titled = false;
+        let rest = all.strip_prefix(self.thinking.title).unwrap_or(&all);
+        self.say(memory, Token { id: None, text: rest }, say);
+        true
+    }
+
     fn plain(&self, memory: &mut ReasoningMemory, token: Token<'_>, say: &mut dyn FnMut(Piece<'_>)) {
         let literals = self.literals(memory);
         if memory.held.is_empty() && literals.find(token.text, false) == Found::Nothing {
@@ -246,7 +276,14 @@ impl Compiled {
     }
 
     /// Says content. Where marks may stand around it, white space outside of them is nothing.
-    fn say_rest(&self, memory: &mut ReasoningMemory, token: Token<'_>, say: &mut dyn FnMut(Piece<'_>)) {
+    fn say_rest(&self, memory: &mut ReasoningMemory, mut token: Token<'_>, say: &mut dyn FnMut(Piece<'_>)) {
+        if self.thinking.strips && !memory.stripped {
+            token.text = token.text.trim_start_matches('\n');
+            memory.stripped = !token.text.is_empty();
+            if !memory.stripped {
+                return;
+            }
+        }
         if self.thinking.around.is_empty() || memory.blank.len() > MAX_BLANK {
             return say(Piece::Rest(token));
         }
@@ -261,18 +298,18 @@ impl Compiled {
 
     /// What to look for in text.
     fn literals(&self, memory: &ReasoningMemory) -> &Literals {
-        match memory.inside {
-            true => &self.inside,
-            false if self.thinking.reopens == Reopens::Once && memory.opened && !self.drops_close(memory) => {
-                &self.settled
-            }
-            false => &self.outside,
+        match self.thinking.reopens {
+            _ if memory.inside => &self.inside,
+            Reopens::AtStart if !self.reopens(memory) => &self.settled,
+            Reopens::Once if !self.reopens(memory) && !self.drops_close(memory) => &self.settled,
+            _ => &self.outside,
         }
     }
 
     fn reopens(&self, memory: &ReasoningMemory) -> bool {
         match self.thinking.reopens {
             Reopens::Never => false,
+            Reopens::AtStart => !memory.opened && !memory.spoken,
             Reopens::Once => !memory.opened,
             Reopens::Always => true,
         }
@@ -290,6 +327,9 @@ impl Compiled {
         memory.spoken |= !token.text.is_empty();
         if !memory.inside {
             return self.say_rest(memory, token, say);
+        }
+        if self.is_title(memory, token.text, say) {
+            return;
         }
         if memory.keeps && memory.kept.len() < MAX_KEPT {
             memory.kept.push_str(token.text);
@@ -313,7 +353,8 @@ impl Compiled {
         all.push_str(text);
         let mut rest = all.as_str();
         loop {
-            let (at, len, mark) = match self.literals(memory).find(rest, last) {
+            let literals = self.literals(memory);
+            let (at, len, mark) = match literals.find(rest, last) {
                 Found::Nothing => (rest.len(), 0, None),
                 Found::Maybe { at } => (at, 0, None),
                 Found::Mark { at, len, mark } => (at, len, Some(mark)),
@@ -323,8 +364,14 @@ impl Compiled {
                 self.say(memory, Token { id: None, text: plain }, say);
             }
             let Some(mark) = mark else {
-                memory.held.push_str(after);
-                return;
+                // What was said may have ended the place where the mark could stand.
+                let still = plain.is_empty() || self.literals(memory).find(after, last) != Found::Nothing;
+                if still || after.is_empty() {
+                    memory.held.push_str(after);
+                    return;
+                }
+                rest = after;
+                continue;
             };
             let (literal, after) = after.split_at(len);
             self.mark(memory, mark, Token { id: None, text: literal }, say);
@@ -334,7 +381,10 @@ impl Compiled {
 
     fn mark(&self, memory: &mut ReasoningMemory, mark: MarkId, token: Token<'_>, say: &mut dyn FnMut(Piece<'_>)) {
         match (memory.inside, mark) {
-            (true, OPEN) if !memory.opened => memory.opened = true,
+            (true, OPEN) if !memory.opened => {
+                memory.opened = true;
+                memory.titled = !self.thinking.title.is_empty();
+            }
             (true, OPEN) if self.thinking.stray == Stray::Text => self.say(memory, token, say),
             (true, OPEN) => {}
             (true, CLOSE) => {
@@ -348,7 +398,10 @@ impl Compiled {
                 memory.inside = false;
                 say(Piece::Rest(token));
             }
-            (false, OPEN) if self.reopens(memory) => (memory.inside, memory.opened) = (true, true),
+            (false, OPEN) if self.reopens(memory) => {
+                (memory.inside, memory.opened) = (true, true);
+                memory.titled = !self.thinking.title.is_empty();
+            }
             (false, CLOSE) if self.drops_close(memory) => {}
             (false, mark) if mark >= self.around && mark != LOOKALIKE => {
                 let blank = std::mem::take(&mut memory.blank);
@@ -357,7 +410,10 @@ impl Compiled {
                 }
                 memory.wrapped = true;
             }
-            (false, _) => say(Piece::Rest(token)),
+            (false, _) => {
+                memory.stripped |= self.thinking.strips;
+                say(Piece::Rest(token));
+            }
         }
     }
 }

@@ -1,12 +1,17 @@
-//! What vLLM's engine does only in whole answers.
+//! What whole answers make of the events.
 
 use super::Record;
 use crate::parsers::message::Answer;
-use crate::parsers::{Context, python};
+use crate::parsers::python::{self, Json};
+use crate::parsers::{Context, python::dumps};
 
 /// Arguments of a call that was cut are closed, and content beside calls loses the white space at its edges.
 pub(in crate::parsers) fn trimmed(context: &Context, record: &Record, said: Answer) -> Answer {
-    let mut said = untrimmed(context, record, said);
+    trim(untrimmed(context, record, said))
+}
+
+/// Content beside calls loses the white space at its edges.
+pub(in crate::parsers) fn trim(mut said: Answer) -> Answer {
     if !said.calls.is_empty() {
         said.content = said.content.trim().to_owned();
     }
@@ -34,4 +39,24 @@ pub(in crate::parsers) fn without_cut(record: &Record, mut said: Answer) -> Answ
 /// Just what the events said.
 pub(in crate::parsers) fn as_said(_context: &Context, _record: &Record, said: Answer) -> Answer {
     said
+}
+
+/// Arguments are written anew; if one call is malformed, the text is content.
+pub(in crate::parsers) fn strict(_context: &Context, record: &Record, said: Answer) -> Answer {
+    let arguments = |call: &crate::parsers::message::ToolCall| Some(dumps(&python::loads(&call.arguments)?));
+    match said.calls.iter().map(arguments).collect::<Option<Vec<_>>>() {
+        Some(arguments) if !said.given_back => said.with_arguments(arguments),
+        _ => Answer::text(record.text()),
+    }
+}
+
+/// The same, for calls that are JSON objects: each body must be one, or a list of them.
+pub(in crate::parsers) fn objects(context: &Context, record: &Record, said: Answer) -> Answer {
+    let is_call = |json: &Json| json.get("name").is_some_and(|name| name.as_str().is_some());
+    let is_whole = |body: &str| match python::loads(body) {
+        Some(Json::List(calls)) => calls.iter().all(is_call),
+        Some(call) => is_call(&call),
+        None => false,
+    };
+    if record.bodies().all(is_whole) { strict(context, record, said) } else { Answer::text(record.text()) }
 }

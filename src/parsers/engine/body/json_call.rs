@@ -8,14 +8,12 @@ use serde::{Deserialize, Serialize};
 
 use super::super::memory::is_default;
 use super::super::{Ids, Output};
-use super::TypedJsonMemory;
+use super::certain::CertainMemory;
+use super::firm::FirmMemory;
 use crate::parsers::python;
 
 /// A call longer than this without a name is none: it becomes content.
 const MAX_UNNAMED: usize = 64 * 1024;
-
-/// A call that waits for its end and is longer than this is none, either.
-const MAX_WAITING: usize = 1024 * 1024;
 
 /// White space inside arguments that is kept back at most.
 const MAX_BLANK: usize = 1024;
@@ -23,19 +21,30 @@ const MAX_BLANK: usize = 1024;
 /// Which keys hold the name and the arguments.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::parsers) struct JsonCall {
+    /// Empty where the only key is the name itself, and its value the arguments.
     pub(in crate::parsers) name: &'static str,
     pub(in crate::parsers) arguments: &'static [&'static str],
     pub(in crate::parsers) ids: Ids,
     /// The call begins with its arguments, not already with its name.
     pub(in crate::parsers) waits_for_arguments: bool,
-    /// White space at the end of the arguments so far waits for what follows.
-    pub(in crate::parsers) holds_blank: bool,
+    pub(in crate::parsers) flow: Flow,
     /// A call without a name is given back as content.
     pub(in crate::parsers) gives_back: bool,
-    /// Nothing is said before the call is complete; one that was cut is none.
-    pub(in crate::parsers) waits_for_end: bool,
-    /// The tool's schema corrects the arguments; without any they are an empty object.
-    pub(in crate::parsers) typed: bool,
+}
+
+/// How arguments go out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::parsers) enum Flow {
+    /// As they come.
+    Plain,
+    /// As they come, but white space waits for what follows.
+    Solid,
+    /// As they come, but a backslash waits for what follows.
+    Escapes,
+    /// As far as they are certain, as in vLLM's engine.
+    Certain,
+    /// At the end of a chunk, as far as a lenient reader would get; the head has empty arguments.
+    Firm,
 }
 
 impl JsonCall {
@@ -45,15 +54,13 @@ impl JsonCall {
         arguments: &["arguments"],
         ids: Ids::Random,
         waits_for_arguments: false,
-        holds_blank: true,
+        flow: Flow::Solid,
         gives_back: true,
-        waits_for_end: false,
-        typed: false,
     };
 
     /// Under a grammar: begun by its arguments.
     pub(in crate::parsers) const STRICT: Self =
-        Self { waits_for_arguments: true, holds_blank: false, gives_back: false, ..Self::MARKED };
+        Self { waits_for_arguments: true, flow: Flow::Plain, gives_back: false, ..Self::MARKED };
 }
 
 /// Where the object stands.
@@ -84,12 +91,15 @@ pub(in crate::parsers) struct JsonCallMemory {
     /// Arguments that came before the name.
     #[serde(rename = "a", skip_serializing_if = "is_default")]
     early: String,
-    /// White space at the end of the arguments so far.
+    /// The end of the arguments so far, which waits for what follows.
     #[serde(rename = "b", skip_serializing_if = "is_default")]
     blank: String,
-    /// Arguments that the schema corrects.
+    /// Arguments that go out as far as they are certain.
     #[serde(rename = "t", skip_serializing_if = "is_default")]
-    typed: Option<TypedJsonMemory>,
+    certain: CertainMemory,
+    /// Arguments that go out at the end of a chunk.
+    #[serde(rename = "m", skip_serializing_if = "is_default")]
+    firm: FirmMemory,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -136,9 +146,31 @@ impl JsonCallMemory {
         Self { raw: mark.to_owned(), ..Self::default() }
     }
 
+    /// Text that begins a call and is none.
+    pub(in crate::parsers) fn spoilt(text: String) -> Self {
+        Self { raw: text, place: Place::Bad, ..Self::default() }
+    }
+
+    /// In a list, the next call or its end follows: what is not certain yet will not change.
+    pub(in crate::parsers) fn settle(&mut self, out: &mut Output<'_>) {
+        if self.is_closed() {
+            self.certain.end(out);
+        }
+    }
+
     /// The object is complete.
     pub(in crate::parsers) fn is_closed(&self) -> bool {
         self.place == Place::End
+    }
+
+    /// Nothing more is read.
+    pub(in crate::parsers) fn is_over(&self) -> bool {
+        matches!(self.place, Place::End | Place::Bad)
+    }
+
+    /// The call was begun.
+    pub(in crate::parsers) fn is_begun(&self) -> bool {
+        self.begun
     }
 }
 
@@ -150,17 +182,6 @@ impl JsonCall {
         text: &'t str,
         out: &mut Output<'_>,
     ) -> &'t str {
-        if !memory.begun && self.gives_back {
-            memory.raw.push_str(text);
-        }
-        if self.waits_for_end && memory.place != Place::Bad {
-            memory.early.push_str(text);
-            if memory.early.len() > MAX_WAITING {
-                self.give_back(memory, out);
-                *memory = JsonCallMemory { place: Place::Bad, ..JsonCallMemory::default() };
-            }
-            return "";
-        }
         let mut rest = text;
         while !rest.is_empty() && !matches!(memory.place, Place::End | Place::Bad) {
             rest = match memory.place {
@@ -170,35 +191,40 @@ impl JsonCall {
                 _ => self.structure(memory, rest, out),
             };
         }
+        let (consumed, rest) = text.split_at(text.len() - rest.len());
+        self.keep(memory, consumed, out);
+        rest
+    }
+
+    /// Keeps text of a call that has no name yet, to be given back.
+    pub(in crate::parsers) fn keep(&self, memory: &mut JsonCallMemory, text: &str, out: &mut Output<'_>) {
+        if !memory.begun && self.gives_back {
+            memory.raw.push_str(text);
+        }
         if memory.raw.len().max(memory.early.len()) > MAX_UNNAMED {
             self.give_back(memory, out);
             *memory = JsonCallMemory { place: Place::Bad, ..JsonCallMemory::default() };
         }
-        rest
     }
 
     /// The call ends. Without a name it was none.
-    pub(in crate::parsers) fn end(&self, mut memory: JsonCallMemory, mark: &str, out: &mut Output<'_>) {
-        if let Some(typed) = &mut memory.typed {
-            typed.end(out);
-        }
-        if self.waits_for_end && (mark.is_empty() || self.say_all(&memory.early, out)) {
-            return;
-        }
+    pub(in crate::parsers) fn end(&self, memory: &mut JsonCallMemory, mark: &str, out: &mut Output<'_>) {
+        self.finish(memory, out);
         if !memory.begun && !memory.raw.is_empty() {
-            self.give_back(&memory, out);
+            self.give_back(memory, out);
             out.content(mark);
         }
     }
 
-    /// Says a complete call, if it is one.
-    fn say_all(&self, text: &str, out: &mut Output<'_>) -> bool {
-        let Some(call) = python::loads(text.trim()) else { return false };
-        let Some(name) = call.get(self.name).and_then(python::Json::as_str) else { return false };
-        out.call(name, self.ids);
-        let arguments = self.arguments.iter().find_map(|key| call.get(key));
-        out.arguments(&arguments.map_or_else(|| "{}".to_owned(), python::dumps));
-        true
+    /// Says what waits: nothing follows.
+    pub(in crate::parsers) fn finish(&self, memory: &mut JsonCallMemory, out: &mut Output<'_>) {
+        memory.certain.end(out);
+        memory.firm.end(out);
+    }
+
+    /// A chunk ends.
+    pub(in crate::parsers) fn end_chunk(&self, memory: &mut JsonCallMemory, out: &mut Output<'_>) {
+        memory.firm.end_chunk(out);
     }
 
     fn give_back(&self, memory: &JsonCallMemory, out: &mut Output<'_>) {
@@ -228,6 +254,12 @@ impl JsonCall {
     fn value<'t>(&self, memory: &mut JsonCallMemory, first: char, text: &'t str, out: &mut Output<'_>) -> &'t str {
         let key = std::mem::take(&mut memory.word);
         (memory.depth, memory.in_string, memory.escaped) = (0, false, false);
+        if self.name.is_empty() && !memory.begun {
+            memory.function = key;
+            memory.place = Place::Arguments;
+            self.begin(memory, out);
+            return text;
+        }
         let unnamed = !memory.begun && memory.function.is_empty();
         if key == self.name && unnamed && first == '"' {
             memory.place = Place::Name;
@@ -248,20 +280,33 @@ impl JsonCall {
         }
         memory.begun = true;
         memory.raw = String::new();
-        memory.typed = self.typed.then(|| TypedJsonMemory::of(&memory.function));
-        out.call(&std::mem::take(&mut memory.function), self.ids);
+        let function = std::mem::take(&mut memory.function);
+        out.call(&function, self.ids);
+        match self.flow {
+            Flow::Certain => memory.certain = CertainMemory::of(&function),
+            Flow::Firm => {
+                out.even_empty_arguments("");
+                out.events.set_apart();
+            }
+            Flow::Plain | Flow::Solid | Flow::Escapes => {}
+        }
         let early = std::mem::take(&mut memory.early);
-        say(memory, &early, out);
+        self.say(memory, &early, out);
     }
 
     /// Reads arguments and passes them on.
     fn read_arguments<'t>(&self, memory: &mut JsonCallMemory, text: &'t str, out: &mut Output<'_>) -> &'t str {
         let (value, rest) = text.split_at(value_end(memory, text));
-        let solid = if self.holds_blank { value.trim_end() } else { value };
+        let solid = match self.flow {
+            Flow::Plain | Flow::Certain | Flow::Firm => value,
+            Flow::Solid => value.trim_end(),
+            Flow::Escapes if memory.in_string => value.trim_end_matches('\\'),
+            Flow::Escapes => value,
+        };
         if !solid.is_empty() {
             let blank = std::mem::take(&mut memory.blank);
-            say(memory, &blank, out);
-            say(memory, solid, out);
+            self.say(memory, &blank, out);
+            self.say(memory, solid, out);
         }
         let (_, blank) = value.split_at(solid.len());
         memory.blank.push_str(blank);
@@ -269,9 +314,18 @@ impl JsonCall {
             memory.blank.clear();
         } else if memory.blank.len() > MAX_BLANK {
             let blank = std::mem::take(&mut memory.blank);
-            say(memory, &blank, out);
+            self.say(memory, &blank, out);
         }
         rest
+    }
+
+    fn say(&self, memory: &mut JsonCallMemory, text: &str, out: &mut Output<'_>) {
+        match self.flow {
+            _ if !memory.begun => memory.early.push_str(text),
+            Flow::Certain => memory.certain.read(text, out),
+            Flow::Firm => memory.firm.read(text, out),
+            _ => out.arguments(text),
+        }
     }
 
     /// Reads a key or the name up to its closing quote.
@@ -301,14 +355,6 @@ impl JsonCall {
             }
         }
         rest.strip_prefix('"').unwrap_or(rest)
-    }
-}
-
-fn say(memory: &mut JsonCallMemory, text: &str, out: &mut Output<'_>) {
-    match &mut memory.typed {
-        _ if !memory.begun => memory.early.push_str(text),
-        Some(typed) => typed.read(text, out),
-        None => out.arguments(text),
     }
 }
 

@@ -17,6 +17,16 @@ pub(in crate::parsers) struct Raw {
     pub(in crate::parsers) holds_brace: bool,
     /// What stands for no arguments at all.
     pub(in crate::parsers) empty: &'static str,
+    /// They end with the brace that closes them; what follows is none of them.
+    pub(in crate::parsers) closes: bool,
+}
+
+impl Raw {
+    /// Up to a mark.
+    pub(in crate::parsers) const PLAIN: Self = Self { holds_brace: false, empty: "", closes: false };
+
+    /// Up to a mark, as vLLM's engine sends them.
+    pub(in crate::parsers) const HELD: Self = Self { holds_brace: true, empty: "{}", closes: false };
 }
 
 /// Where the arguments stand.
@@ -35,9 +45,20 @@ pub(in crate::parsers) struct RawMemory {
     /// Said only if more follows, but for the brace in it.
     #[serde(rename = "h", skip_serializing_if = "is_default")]
     held: String,
+    /// The brace that closes them was read.
+    #[serde(rename = "c", skip_serializing_if = "is_default")]
+    closed: bool,
+    /// Something follows that brace.
+    #[serde(rename = "o", skip_serializing_if = "is_default")]
+    over: bool,
 }
 
 impl RawMemory {
+    /// They ended, and something follows.
+    pub(super) fn is_over(&self) -> bool {
+        self.over
+    }
+
     /// Follows the JSON; true after a brace that closes all others.
     fn closes(&mut self, byte: u8) -> bool {
         if self.in_string {
@@ -60,7 +81,32 @@ impl RawMemory {
 }
 
 impl Raw {
-    pub(super) fn read(&self, memory: &mut RawMemory, text: &str, out: &mut Output<'_>) {
+    /// Reads more; returns what follows arguments that ended.
+    pub(super) fn read<'t>(&self, memory: &mut RawMemory, text: &'t str, out: &mut Output<'_>) -> &'t str {
+        if !self.closes {
+            self.follow(memory, text, out);
+            return "";
+        }
+        let (inside, rest) = text.split_at(self.inside(memory, text));
+        self.follow(memory, inside, out);
+        memory.over = !rest.is_empty();
+        rest
+    }
+
+    /// How much of the text belongs to arguments that end with their brace, white space behind it included.
+    fn inside(&self, memory: &RawMemory, text: &str) -> usize {
+        let RawMemory { depth, in_string, escaped, closed, .. } = *memory;
+        let mut ahead = RawMemory { depth, in_string, escaped, closed, ..RawMemory::default() };
+        for (at, char) in text.char_indices() {
+            if ahead.closed && !char.is_whitespace() {
+                return at;
+            }
+            ahead.closed |= char.is_ascii() && ahead.closes(char as u8) && char == '}';
+        }
+        text.len()
+    }
+
+    fn follow(&self, memory: &mut RawMemory, text: &str, out: &mut Output<'_>) {
         let text = if memory.begun { text } else { text.trim_start() };
         let said = self.solid(memory, text);
         let (said, held) = text.split_at(said);
@@ -81,6 +127,7 @@ impl Raw {
         let mut solid = 0;
         for (at, char) in text.char_indices() {
             let closes = char.is_ascii() && memory.closes(char as u8);
+            memory.closed |= closes && char == '}';
             let inside = memory.in_string || memory.depth > 0;
             if inside || !(char.is_whitespace() || closes && self.holds_brace) {
                 solid = at + char.len_utf8();
@@ -91,6 +138,10 @@ impl Raw {
 
     /// The call ends, by a mark or at the end of the reply.
     pub(super) fn end(&self, memory: &RawMemory, out: &mut Output<'_>) {
-        out.arguments(if memory.begun { memory.held.trim_end() } else { self.empty });
+        let solid = memory.held.trim_end();
+        out.arguments(if memory.begun { solid } else { self.empty });
+        if memory.over {
+            out.content(memory.held.split_at(solid.len()).1);
+        }
     }
 }
