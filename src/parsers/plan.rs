@@ -84,6 +84,10 @@ impl Plan {
     /// Ends the reply: what was held back is said, what was left open is closed. Follows the last [`step`](Self::step)
     /// into the same `events`, so that both become one delta.
     pub fn finish(&self, state: &mut State, events: &mut Events) {
+        // vLLM's engine ends a reply in a delta of its own, whose entries go behind those of the last chunk.
+        if self.tools().is_some_and(ReadTools::is_engine) {
+            events.set_apart();
+        }
         self.end(state, events, None);
     }
 
