@@ -1,7 +1,6 @@
 //! Wires the parts: loads the models, learns what the engines are, serves until told to stop.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::net::TcpListener;
 
@@ -9,15 +8,13 @@ use crate::config::{ConfigError, ModelSettings, Settings};
 use crate::endpoints::derender::Known;
 use crate::endpoints::{self, Context, Heavy, Served};
 use crate::engine::client::http_client;
-use crate::engine::{Engine, EngineError};
+use crate::engine::pool::Member;
+use crate::engine::{Engine, Pool};
 use crate::metrics::Metrics;
 use crate::model::vocabulary::Vocabulary;
 use crate::model::{LoadError, Model};
 use crate::parsers::{Dialect, DialectError};
 use crate::server;
-
-/// Engines that were not up when couplet started are asked again this often.
-const PROBE_INTERVAL: Duration = Duration::from_secs(2);
 
 /// Why couplet does not start. The text says what to do.
 #[derive(Debug, thiserror::Error)]
@@ -60,12 +57,13 @@ impl App {
     /// Loads the models. Blocks.
     pub fn load(settings: Settings) -> Result<Self, StartError> {
         let http = http_client()?;
-        let load = |model| load_model(model, &http);
+        let metrics = Metrics::new()?;
+        let load = |model| load_model(model, &http, &metrics);
         let models = settings.models.into_iter().map(load).collect::<Result<_, StartError>>()?;
         let context = Context {
             models,
             settings: endpoints::Settings { api_keys: settings.api_keys, max_body_bytes: settings.max_body_bytes },
-            metrics: Metrics::new()?,
+            metrics,
             known: Known::default(),
             heavy: Heavy::new(std::thread::available_parallelism().map_or(1, usize::from)),
         };
@@ -85,19 +83,14 @@ impl App {
 
     /// Serves until `stop` is done.
     pub async fn serve(self, listener: TcpListener, stop: impl Future<Output = ()>) {
-        let probes: Vec<_> = self
-            .context
-            .models
-            .iter()
-            .flat_map(|served| served.engines.iter().cloned())
-            .map(|engine| tokio::spawn(watch_engine(engine)))
-            .collect();
+        let pools = self.context.models.iter().filter_map(|served| served.pool.clone());
+        let watches: Vec<_> = pools.map(|pool| tokio::spawn(pool.watch())).collect();
         server::serve(listener, self.context, stop).await;
-        probes.iter().for_each(tokio::task::JoinHandle::abort);
+        watches.iter().for_each(tokio::task::JoinHandle::abort);
     }
 }
 
-fn load_model(settings: ModelSettings, http: &reqwest::Client) -> Result<Served, StartError> {
+fn load_model(settings: ModelSettings, http: &reqwest::Client, metrics: &Metrics) -> Result<Served, StartError> {
     let mut model = Model::load(settings.load)?;
     if [&model.options().tool_parser, &model.options().reasoning_parser]
         .iter()
@@ -122,30 +115,15 @@ fn load_model(settings: ModelSettings, http: &reqwest::Client) -> Result<Served,
         max_model_len = model.max_model_len(),
         "model loaded"
     );
-    let engines = settings.engines.iter().map(|url| Arc::new(Engine::new(url, http.clone()))).collect();
+    let members: Vec<Member> = settings
+        .engines
+        .iter()
+        .map(|engine| {
+            let metrics = metrics.engine(&engine.url);
+            Member::new(Arc::new(Engine::new(&engine.url, http.clone())), engine.weight, metrics)
+        })
+        .collect();
+    let pool = (!members.is_empty()).then(|| Arc::new(Pool::new(members, settings.pool)));
     let vocabulary = Arc::new(Vocabulary::new(model.tokenizer(), model.encoder().special_ids()));
-    Ok(Served { vocabulary, dialect: dialect.map(Arc::new), model, engines })
-}
-
-/// Learns what kind of engine it is, as soon as it is up.
-async fn watch_engine(engine: Arc<Engine>) {
-    let mut told = false;
-    loop {
-        match engine.probe().await {
-            Ok(()) => {
-                tracing::info!(engine = engine.url(), kind = ?engine.capabilities().kind, "engine is up");
-                return;
-            }
-            Err(EngineError::Connect { cause, .. }) if !told => {
-                tracing::warn!(engine = engine.url(), %cause, "engine is not up yet; it is asked again");
-                told = true;
-            }
-            Err(error) if !told => {
-                tracing::warn!(engine = engine.url(), %error, "engine does not say what it is; it is asked again");
-                told = true;
-            }
-            Err(_) => {}
-        }
-        tokio::time::sleep(PROBE_INTERVAL).await;
-    }
+    Ok(Served { vocabulary, dialect: dialect.map(Arc::new), model, pool })
 }

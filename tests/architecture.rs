@@ -12,7 +12,7 @@ const MAY_USE: [(&str, &[&str]); 17] = [
     ("cli", &["app", "config", "demo", "sim", "parsers", "model", "render"]),
     ("demo", &["app", "config", "sim"]),
     ("app", &["config", "server", "endpoints", "engine", "metrics", "model", "parsers"]),
-    ("config", &["model"]),
+    ("config", &["engine", "model"]),
     ("server", &["endpoints", "respond", "api", "metrics"]),
     ("endpoints", &["api", "model", "render", "engine", "derender", "grammar", "respond", "metrics", "parsers"]),
     ("render", &["api", "model", "parsers"]),

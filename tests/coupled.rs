@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use couplet::sim::Options;
 use serde_json::{Value, json};
+use support::chat::{chat, collect};
 use support::couplet::Couplet;
 use support::http::{self, Events};
 use support::sim::Engine;
@@ -16,52 +17,9 @@ use support::tiny;
 const THINK_AND_CALL: &str = "<think>\nParis, so the weather tool.\n</think>\n\nLet me look.\n<tool_call>\n{\"name\": \
                               \"get_weather\", \"arguments\": {\"city\": \"Paris\"}}\n</tool_call>";
 
-fn chat(text: &str, more: Value) -> Value {
-    let mut body = json!({
-        "model": "tiny",
-        "messages": [{"role": "user", "content": "What is the weather in Paris?"}],
-        "vllm_xargs": tiny::says(text),
-    });
-    body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-    body
-}
-
 fn weather_tool() -> Value {
     json!([{"type": "function", "function": {"name": "get_weather", "parameters": {
         "type": "object", "properties": {"city": {"type": "string"}}}}}])
-}
-
-/// What a client puts together from a stream: content, reasoning, calls, the last finish_reason, the last usage.
-#[derive(Debug, Default, PartialEq)]
-struct Collected {
-    content: String,
-    reasoning: String,
-    calls: Vec<(String, String)>,
-    finish_reason: Option<String>,
-    usage: Option<Value>,
-}
-
-fn collect(events: &[String]) -> Collected {
-    let (done, chunks) = events.split_last().unwrap();
-    assert_eq!(done, "[DONE]");
-    let mut out = Collected::default();
-    for chunk in chunks {
-        let chunk: Value = serde_json::from_str(chunk).unwrap();
-        if chunk["usage"].is_object() {
-            out.usage = Some(chunk["usage"].clone());
-        }
-        let Some(choice) = chunk["choices"].get(0) else { continue };
-        out.content.push_str(choice["delta"]["content"].as_str().unwrap_or_default());
-        out.reasoning.push_str(choice["delta"]["reasoning"].as_str().unwrap_or_default());
-        for call in choice["delta"]["tool_calls"].as_array().into_iter().flatten() {
-            let index = call["index"].as_u64().unwrap() as usize;
-            out.calls.resize_with(out.calls.len().max(index + 1), Default::default);
-            out.calls[index].0.push_str(call["function"]["name"].as_str().unwrap_or_default());
-            out.calls[index].1.push_str(call["function"]["arguments"].as_str().unwrap_or_default());
-        }
-        out.finish_reason = choice["finish_reason"].as_str().map(str::to_owned).or(out.finish_reason);
-    }
-    out
 }
 
 #[tokio::test]

@@ -38,7 +38,10 @@ fn the_commented_file_says_the_defaults() {
     let least = File::read(&path("config/minimal.yaml")).unwrap().check().unwrap();
     assert_eq!((&written.host, written.port), (&least.host, least.port));
     assert_eq!(written.max_body_bytes, least.max_body_bytes);
-    let (written, least) = (&written.models[0].load, &least.models[0].load);
+    let (written, least) = (&written.models[0], &least.models[0]);
+    assert_eq!(written.pool, least.pool);
+    assert_eq!(written.engines, least.engines);
+    let (written, least) = (&written.load, &least.load);
     assert_eq!(written.max_logprobs, least.max_logprobs);
     assert_eq!(written.generation_config, least.generation_config);
     assert_eq!(written.content_format, least.content_format);
@@ -86,6 +89,22 @@ fn an_unknown_key_is_refused() {
     std::fs::write(&file, "hots: 127.0.0.1\nmodels:\n  - model: x\n").unwrap();
     let said = message(&refused(&["--config", file.to_str().unwrap()], &[]));
     assert!(said.contains("hots") && said.contains("host"), "{said}");
+}
+
+#[test]
+fn a_pool_that_cannot_work_is_refused_with_all_its_problems() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("c.yaml");
+    let engines = "    engines:\n      - url: engine:8000\n      - url: http://e:8000\n        weight: 0\n";
+    let pool = "    pool:\n      token_timeout: -1\n      health_interval: 0\n";
+    std::fs::write(&file, format!("models:\n  - model: x\n{engines}{pool}")).unwrap();
+    let said = message(&refused(&["--config", file.to_str().unwrap()], &[]));
+    for word in ["engine:8000", "weight 0", "pool.token_timeout: -1", "pool.health_interval: 0"] {
+        assert!(said.contains(word), "{said} does not name {word:?}");
+    }
+    std::fs::write(&file, "models:\n  - model: x\n    pool:\n      policy: fastest\n").unwrap();
+    let said = message(&refused(&["--config", file.to_str().unwrap()], &[]));
+    assert!(said.contains("fastest") && said.contains("power_of_two"), "{said}");
 }
 
 /// A model directory with one file broken or gone: the file is named.

@@ -26,6 +26,13 @@ pub struct GenerateRequest {
     pub rest: Map<String, Value>,
 }
 
+impl GenerateRequest {
+    /// Whether it asks for tokens as they come.
+    pub fn streams(&self) -> bool {
+        self.rest.get("stream") == Some(&Value::Bool(true))
+    }
+}
+
 /// What the engine answers: the whole of it, or one server-sent event. Only what couplet uses is read.
 #[derive(Debug, Clone, Default, Deserialize)]
 pub struct GenerateResponse {

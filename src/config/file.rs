@@ -3,6 +3,8 @@
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
+use crate::engine::policy::Policy;
+
 /// The whole file.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -31,6 +33,8 @@ pub struct ModelFile {
     pub served_model_name: Vec<String>,
     /// The engines that run it.
     pub engines: Vec<EngineFile>,
+    /// How requests are shared out among them.
+    pub pool: PoolFile,
     /// A tool parser's name, `auto` or `none`.
     pub tool_call_parser: Option<String>,
     /// A reasoning parser's name, `auto` or `none`.
@@ -65,4 +69,25 @@ pub struct ModelFile {
 pub struct EngineFile {
     /// Base URL, such as `http://127.0.0.1:8000`.
     pub url: String,
+    /// Its share of the requests, compared with the other engines'.
+    #[serde(default)]
+    pub weight: Option<u32>,
+}
+
+/// How a pool of engines behaves. Times are in seconds.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct PoolFile {
+    /// `round_robin`, `random`, `least_loaded` or `power_of_two`.
+    pub policy: Option<Policy>,
+    /// How many other engines are tried before the first token.
+    pub max_retries: Option<usize>,
+    /// How many times a reply goes on at another engine.
+    pub max_resumes: Option<usize>,
+    /// Longest wait for the first token.
+    pub first_token_timeout: Option<f64>,
+    /// Longest wait between two tokens.
+    pub token_timeout: Option<f64>,
+    /// Time between two health checks.
+    pub health_interval: Option<f64>,
 }

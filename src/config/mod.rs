@@ -6,9 +6,11 @@
 pub mod file;
 
 use std::path::Path;
+use std::time::Duration;
 
-use file::{File, ModelFile};
+use file::{EngineFile, File, ModelFile, PoolFile};
 
+use crate::engine::pool;
 use crate::model::LoadOptions;
 use crate::model::template::ContentFormat;
 
@@ -38,8 +40,19 @@ pub struct Settings {
 pub struct ModelSettings {
     /// How it is loaded. The parsers in it are as written: a name, `auto`, or `None` for none.
     pub load: LoadOptions,
-    /// Base URLs of its engines.
-    pub engines: Vec<String>,
+    /// Its engines.
+    pub engines: Vec<EngineSettings>,
+    /// How requests are shared out among them.
+    pub pool: pool::Options,
+}
+
+/// Settings of one engine.
+#[derive(Debug, Clone, PartialEq)]
+pub struct EngineSettings {
+    /// Base URL.
+    pub url: String,
+    /// Its share, compared with the others'.
+    pub weight: u32,
 }
 
 /// Everything that is wrong with the settings, one line each.
@@ -118,12 +131,41 @@ fn check_model(at: usize, file: ModelFile, problems: &mut Vec<String>) -> Option
         Some(other) => problems
             .push(format!("models[{at}].chat_template_content_format: {other:?} is not one of auto, string, openai")),
     }
-    for engine in &file.engines {
-        if let Err(reason) = check_url(&engine.url) {
-            problems.push(format!("models[{at}].engines: {:?} {reason}", engine.url));
-        }
+    let pool = check_pool(at, &file.pool, problems);
+    let engines = file.engines.into_iter().map(|engine| check_engine(at, engine, problems)).collect();
+    Some(ModelSettings { load, engines, pool })
+}
+
+fn check_engine(at: usize, file: EngineFile, problems: &mut Vec<String>) -> EngineSettings {
+    if let Err(reason) = check_url(&file.url) {
+        problems.push(format!("models[{at}].engines: {:?} {reason}", file.url));
     }
-    Some(ModelSettings { load, engines: file.engines.into_iter().map(|engine| engine.url).collect() })
+    let weight = file.weight.unwrap_or(1);
+    if weight == 0 {
+        problems
+            .push(format!("models[{at}].engines: weight 0 of {:?} would never get a request; leave it out", file.url));
+    }
+    EngineSettings { url: file.url, weight }
+}
+
+fn check_pool(at: usize, file: &PoolFile, problems: &mut Vec<String>) -> pool::Options {
+    let defaults = pool::Options::default();
+    let mut seconds = |key: &str, given: Option<f64>, default: Duration| {
+        let Some(given) = given else { return default };
+        let valid = Duration::try_from_secs_f64(given).ok().filter(|time| !time.is_zero());
+        valid.unwrap_or_else(|| {
+            problems.push(format!("models[{at}].pool.{key}: {given} is no time; give seconds above 0, such as 2.5"));
+            default
+        })
+    };
+    pool::Options {
+        policy: file.policy.unwrap_or_default(),
+        max_retries: file.max_retries.unwrap_or(defaults.max_retries),
+        max_resumes: file.max_resumes.unwrap_or(defaults.max_resumes),
+        first_token_timeout: seconds("first_token_timeout", file.first_token_timeout, defaults.first_token_timeout),
+        token_timeout: seconds("token_timeout", file.token_timeout, defaults.token_timeout),
+        health_interval: seconds("health_interval", file.health_interval, defaults.health_interval),
+    }
 }
 
 /// `none` is no parser.

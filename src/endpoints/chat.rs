@@ -32,7 +32,7 @@ pub async fn create(context: Arc<Context>, headers: &HeaderMap, body: &Bytes) ->
     let served = context.served(request.model.as_deref())?;
     let id = coupled::request_id("chatcmpl", headers, request.request_id.0.as_deref());
     let rendered = coupled::render_chat(&context, served, &request, body.len(), &id)?;
-    let engine = served.engine()?;
+    let pool = served.pool()?;
     let prompt = rendered.generate.token_ids.clone();
     let text = TextFields::chat(&request, Reader::Engine);
     let kwargs = rendered.chat_template_kwargs;
@@ -42,8 +42,8 @@ pub async fn create(context: Arc<Context>, headers: &HeaderMap, body: &Bytes) ->
     }
     let plan = plan::chat(served, &request, text, facts, None);
     let streams = request.stream == Some(true);
-    let generate = coupled::for_engine(rendered.generate, served, &engine, streams || !plan.text.stop.is_empty());
-    let generation = engine.generate(&generate).await?;
+    let generate = coupled::for_engine(rendered.generate, served, streams || !plan.text.stop.is_empty());
+    let generation = pool.generate(generate).await?;
     let object = if streams { "chat.completion.chunk" } else { "chat.completion" };
     let reply = Reply {
         envelope: Envelope::new(&id, object, coupled::now(), served.name()),

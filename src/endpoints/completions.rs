@@ -32,6 +32,7 @@ pub async fn create(context: Arc<Context>, headers: &HeaderMap, body: &Bytes) ->
     let served = context.served(request.model.as_deref())?;
     let id = coupled::request_id("cmpl", headers, request.request_id.0.as_deref());
     let rendered = coupled::render_completions(&context, served, &request, body.len(), &id)?;
+    let pool = served.pool()?;
     let plan = plan::text(served, &TextFields::completion(&request, Reader::Engine));
     let streams = request.stream == Some(true);
     // Logprobs of the prompt come with whole answers only.
@@ -39,12 +40,10 @@ pub async fn create(context: Arc<Context>, headers: &HeaderMap, body: &Bytes) ->
     let mut prompts = Vec::with_capacity(rendered.len());
     let mut requests = Vec::with_capacity(rendered.len());
     for rendered in rendered {
-        let engine = served.engine()?;
         let ids = rendered.generate.token_ids.clone();
         let text = rendered.prompt_text.unwrap_or_else(|| plan.vocabulary.decode_ids(&ids));
         prompts.push(PromptText { ids, text });
-        let generate = coupled::for_engine(rendered.generate, served, &engine, from_engine);
-        requests.push(async move { engine.generate(&generate).await });
+        requests.push(pool.generate(coupled::for_engine(rendered.generate, served, from_engine)));
     }
     let generations = future::try_join_all(requests).await?;
     let n = usize::try_from(request.n).unwrap_or(1).max(1);

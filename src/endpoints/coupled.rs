@@ -13,8 +13,6 @@ use crate::api::completions::CompletionRequest;
 use crate::api::error::ApiError;
 use crate::api::generate::{GenerateRequest, GenerateResponse};
 use crate::api::sampling::StreamOptions;
-use crate::engine::Engine;
-use crate::engine::capabilities::Kind;
 use crate::model::template::LocalTime;
 use crate::render::{self, Rendered};
 use crate::respond::json::JsonBuffer;
@@ -45,20 +43,9 @@ pub(super) fn usage_options(options: Option<&StreamOptions>) -> (bool, bool) {
     (include, include && options.is_some_and(|options| options.continuous_usage_stats == Some(true)))
 }
 
-/// Makes what render returned fit the engine. Stop strings are matched here, and a tokens-only engine refuses them; usage
-/// is counted here too.
-pub(super) fn for_engine(
-    mut request: GenerateRequest,
-    served: &Served,
-    engine: &Engine,
-    stream: bool,
-) -> GenerateRequest {
+/// Makes what render returned fit an engine: what is done here is not asked for.
+pub(super) fn for_engine(mut request: GenerateRequest, served: &Served, stream: bool) -> GenerateRequest {
     widen_logprobs(&mut request.sampling_params, served.model.options().max_logprobs);
-    if engine.capabilities().kind != Kind::ScaleOut {
-        for key in ["stop", "output_text_buffer_length", "include_stop_str_in_output"] {
-            request.sampling_params.shift_remove(key);
-        }
-    }
     for key in ["stream_options", "parse_context", "token_offsets", "return_token_ids"] {
         request.rest.shift_remove(key);
     }

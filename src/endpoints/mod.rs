@@ -18,7 +18,7 @@ use http::HeaderMap;
 
 use crate::api::error::ApiError;
 use crate::api::validate;
-use crate::engine::Engine;
+use crate::engine::Pool;
 use crate::metrics::Metrics;
 use crate::model::Model;
 use crate::model::vocabulary::Vocabulary;
@@ -49,8 +49,8 @@ pub struct Served {
     pub vocabulary: Arc<Vocabulary>,
     /// What it speaks; `None` where no parser is configured.
     pub dialect: Option<Arc<Dialect>>,
-    /// Engines; none where only the raw steps are served.
-    pub engines: Vec<Arc<Engine>>,
+    /// Engines; `None` where only the raw steps are served.
+    pub pool: Option<Arc<Pool>>,
 }
 
 impl Served {
@@ -59,9 +59,9 @@ impl Served {
         self.model.names().first().map_or("", String::as_str)
     }
 
-    /// The engine for the next request.
-    pub fn engine(&self) -> Result<Arc<Engine>, ApiError> {
-        self.engines.first().cloned().ok_or_else(|| {
+    /// The engines.
+    pub fn pool(&self) -> Result<&Arc<Pool>, ApiError> {
+        self.pool.as_ref().ok_or_else(|| {
             ApiError::unavailable(
                 "no engine is configured for this model: only the render and derender routes are served; start couplet \
                  with --engine URL",

@@ -10,7 +10,7 @@ use futures_util::Stream;
 use serde_json::{Value, json};
 
 use super::EngineError;
-use super::capabilities::Capabilities;
+use super::capabilities::{Capabilities, Kind};
 use crate::api::generate::{GenerateRequest, GenerateResponse};
 
 /// Connecting is local or within a cluster: what takes longer will not come.
@@ -59,10 +59,10 @@ impl Engine {
         Ok(())
     }
 
-    /// Sends a request. `stream` in it decides whether chunks come as they are generated, or one with everything. The
-    /// engine stops generating when the [`Generation`] is dropped.
-    pub async fn generate(self: &Arc<Self>, request: &GenerateRequest) -> Result<Generation, EngineError> {
-        let body = serde_json::to_vec(request).map_err(|error| self.garbage(error))?;
+    /// Sends a request, without what this kind of engine refuses. `stream` in it decides whether chunks come as they are
+    /// generated, or one with everything. The engine stops generating when the [`Attempt`] is dropped.
+    pub async fn generate(self: &Arc<Self>, request: &GenerateRequest) -> Result<Attempt, EngineError> {
+        let body = self.body(request)?;
         let mut abort = AbortOnDrop { engine: Arc::clone(self), request_id: Some(request.request_id.clone()) };
         let response = self
             .http
@@ -86,7 +86,27 @@ impl Engine {
         } else {
             Answer::Whole(Box::pin(whole(Arc::clone(self), response)))
         };
-        Ok(Generation { answer, abort, done: false })
+        Ok(Attempt { answer, abort, done: false })
+    }
+
+    /// The request as this kind of engine takes it: one without a tokenizer refuses stop strings.
+    fn body(&self, request: &GenerateRequest) -> Result<Vec<u8>, EngineError> {
+        let mut fitting = std::borrow::Cow::Borrowed(request);
+        if self.capabilities().kind != Kind::ScaleOut {
+            for key in ["stop", "output_text_buffer_length", "include_stop_str_in_output"] {
+                if request.sampling_params.contains_key(key) {
+                    fitting.to_mut().sampling_params.shift_remove(key);
+                }
+            }
+        }
+        serde_json::to_vec(&*fitting).map_err(|error| self.garbage(error))
+    }
+
+    /// Whether it is up, by its `/health`.
+    pub async fn is_healthy(&self, timeout: Duration) -> Result<(), EngineError> {
+        let response = self.http.get(format!("{}/health", self.url)).timeout(timeout).send().await;
+        let response = response.map_err(|error| self.connect(&error))?;
+        if response.status().is_success() { Ok(()) } else { Err(self.status(response).await) }
     }
 
     fn connect(&self, error: &reqwest::Error) -> EngineError {
@@ -136,14 +156,15 @@ enum Answer {
     Whole(WholeAnswer),
 }
 
-/// An answer on its way: a stream of chunks that ends after an error. Dropping it before its end stops the engine.
-pub struct Generation {
+/// One engine's answer on its way: a stream of chunks that ends after an error. Dropping it before its end stops the
+/// engine.
+pub struct Attempt {
     answer: Answer,
     abort: AbortOnDrop,
     done: bool,
 }
 
-impl Generation {
+impl Attempt {
     /// Tells the engine to stop: what comes from now on is of no use.
     pub fn stop(&mut self) {
         self.done = true;
@@ -166,7 +187,7 @@ impl Generation {
     }
 }
 
-impl Stream for Generation {
+impl Stream for Attempt {
     type Item = Result<GenerateResponse, EngineError>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {

@@ -15,6 +15,9 @@ pub enum EngineError {
         /// What the transport said.
         cause: String,
     },
+    /// Every engine of the pool has been tried.
+    #[error("no engine is left to try")]
+    NoneLeft,
     /// It answered with an error.
     #[error("the engine at {url} answered {status}")]
     Status {
@@ -43,6 +46,18 @@ pub enum EngineError {
         /// What was wrong with it; never its content.
         cause: String,
     },
+    /// It said nothing for too long.
+    #[error("the engine at {url} sent no {awaited} for {seconds} s ({key})")]
+    Timeout {
+        /// Its address.
+        url: String,
+        /// What did not come: `answer`, `first token`, `next token`.
+        awaited: &'static str,
+        /// How long it was waited for.
+        seconds: f64,
+        /// The setting that says so.
+        key: &'static str,
+    },
     /// It reported an error in the middle of a stream.
     #[error("the engine at {url} failed while generating")]
     Reported {
@@ -53,11 +68,32 @@ pub enum EngineError {
     },
 }
 
+impl EngineError {
+    /// Whether another engine may do better: the failure is not the request's.
+    pub fn is_engines_fault(&self) -> bool {
+        match self {
+            Self::Connect { .. } | Self::Broken { .. } | Self::Garbage { .. } | Self::Timeout { .. } => true,
+            Self::NoneLeft => false,
+            Self::Status { status, .. } => matches!(status, 408 | 429 | 500..),
+            Self::Reported { body, .. } => body["error"]["code"].as_u64().is_none_or(|code| code >= 500),
+        }
+    }
+
+    /// Seconds for which it asked to be left alone; it is busy, not broken.
+    pub fn busy_for(&self) -> Option<u64> {
+        match self {
+            Self::Status { status: 429 | 503, retry_after, .. } => *retry_after,
+            _ => None,
+        }
+    }
+}
+
 impl From<EngineError> for ApiError {
     fn from(error: EngineError) -> Self {
         let message = error.to_string();
         match error {
-            EngineError::Connect { .. } => ApiError::unavailable(message),
+            EngineError::Connect { .. } | EngineError::NoneLeft => ApiError::unavailable(message),
+            EngineError::Timeout { .. } => ApiError::gateway_timeout(message),
             EngineError::Broken { .. } | EngineError::Garbage { .. } => ApiError::bad_gateway(message),
             EngineError::Reported { body, .. } => {
                 let status = body["error"]["code"].as_u64().and_then(|code| u16::try_from(code).ok());

@@ -1,11 +1,23 @@
 //! GENERATE: sends token ids to an engine and yields the token ids that come back.
 //!
-//! In: a [`GenerateRequest`](crate::api::generate::GenerateRequest). Out: a [`Generation`](client::Generation) of chunks.
-//! [`client`] speaks to one engine, [`capabilities`] learns what kind it is. Deliberately absent: text.
+//! In: a [`GenerateRequest`](crate::api::generate::GenerateRequest). Out: a [`Generation`] of chunks, which survives the
+//! engine it came from. Deliberately absent: text.
+//!
+//! ```text
+//! pool ─▶ policy picks an engine that is well ─▶ client ─▶ generation ─▶ chunks
+//!   ▲                          health ◀── every outcome ──────┘ │
+//!   └───────── another engine, with the tokens so far ◀─────────┘ when it dies
+//! ```
 
 pub mod capabilities;
 pub mod client;
 pub mod error;
+pub mod generation;
+pub mod health;
+pub mod policy;
+pub mod pool;
 
-pub use client::{Engine, Generation};
+pub use client::Engine;
 pub use error::EngineError;
+pub use generation::Generation;
+pub use pool::Pool;

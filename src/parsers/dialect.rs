@@ -35,6 +35,14 @@ pub enum DialectError {
         /// What is wrong.
         reason: String,
     },
+    /// The reasoning is said by the tool parser of the same name, which is not the one that was asked for.
+    #[error("reasoning parser {reasoning:?} works with tool-call parser {reasoning:?} or none, not with {tools:?}")]
+    Apart {
+        /// The reasoning parser.
+        reasoning: String,
+        /// The tool-call parser.
+        tools: String,
+    },
 }
 
 /// What a served model speaks: two halves, made for its vocabulary. Built once.
@@ -71,6 +79,12 @@ impl Dialect {
         if let Some(reason) = tools.as_ref().and_then(|half| half.problem()) {
             let name = tool_parser.or(reasoning_parser).unwrap_or_default().to_owned();
             return Err(DialectError::Unreadable { name, reason: reason.to_owned() });
+        }
+        if let (None, Some(half), Some(other)) =
+            (&reasoning, reasoning_parser, tool_parser.filter(|_| enable_auto_tools))
+            && half != other
+        {
+            return Err(DialectError::Apart { reasoning: half.to_owned(), tools: other.to_owned() });
         }
         let numbered = matches!(model_type, "kimi_k2" | "kimi_k25" | "kimi_k3");
         Ok((reasoning.is_some() || tools.is_some()).then_some(Self { reasoning, tools, numbered }))
@@ -127,4 +141,21 @@ fn require(name: &str, needs: &[&'static str], vocabulary: &Vocabulary) -> Resul
         return Ok(());
     }
     Err(DialectError::MissingTokens { name: name.to_owned(), tokens })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reasoning_that_tools_say_stays_with_them() {
+        let new = |tools: Option<&str>, reasoning: Option<&str>| {
+            Dialect::new(tools, reasoning, &Vocabulary::default(), "llama", true).map(|dialect| dialect.is_some())
+        };
+        let cohere = Some("cohere_command3");
+        assert_eq!(new(None, cohere), Ok(true));
+        assert_eq!(new(cohere, cohere), Ok(true));
+        let apart = DialectError::Apart { reasoning: "cohere_command3".to_owned(), tools: "hermes".to_owned() };
+        assert_eq!(new(Some("hermes"), cohere), Err(apart));
+    }
 }

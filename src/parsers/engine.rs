@@ -15,6 +15,7 @@ mod grammar;
 mod marks;
 mod memory;
 pub(super) mod messages;
+mod newlines;
 mod output;
 pub(super) mod regions;
 mod scan;
@@ -34,7 +35,7 @@ pub(super) use thinking::{Counting, Reopens, Start, Stray, Thinking};
 use std::fmt::Debug;
 
 use super::message::Answer;
-use super::{Context, Token, Unsupported, Vocabulary};
+use super::{Context, Events, Token, Unsupported, Vocabulary};
 
 /// A piece of a reply, as the reasoning half divides it.
 #[derive(Debug, Clone, Copy)]
@@ -98,6 +99,11 @@ pub(super) trait ReadReasoning: Debug + Send + Sync {
     /// True for what vLLM reads with its engine: beside another such half, markup is never given back as text.
     fn is_engine(&self) -> bool {
         false
+    }
+
+    /// Rewrites what both halves said since the last time; with `last` nothing follows.
+    fn polish(&self, memory: &mut ReasoningMemory, events: &mut Events, last: bool) {
+        let _ = (memory, events, last);
     }
 
     /// What a whole answer makes of the reasoning and of the text left over.

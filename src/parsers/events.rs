@@ -38,6 +38,8 @@ struct Item {
 struct Text {
     present: bool,
     text: String,
+    /// How much of it was rewritten.
+    polished: usize,
 }
 
 /// The events of one chunk. Text of one kind is joined: a chunk becomes one delta. Clear it and use it again.
@@ -139,6 +141,16 @@ impl Events {
         }
     }
 
+    /// Rewrites the reasoning that was added since the last time; none is left where that makes it empty.
+    pub(super) fn polish_reasoning(&mut self, rewrite: impl FnOnce(&str) -> String) {
+        self.reasoning.polish(rewrite);
+    }
+
+    /// The same for content.
+    pub(super) fn polish_content(&mut self, rewrite: impl FnOnce(&str) -> String) {
+        self.content.polish(rewrite);
+    }
+
     /// Notes that what looked like a call was given back as content.
     pub(super) fn push_given_back(&mut self) {
         self.given_back += 1;
@@ -205,6 +217,14 @@ impl Text {
     fn clear(&mut self) {
         self.present = false;
         self.text.clear();
+        self.polished = 0;
+    }
+
+    fn polish(&mut self, rewrite: impl FnOnce(&str) -> String) {
+        let added = self.text.split_off(self.polished);
+        self.text.push_str(&rewrite(&added));
+        self.polished = self.text.len();
+        self.present = !self.text.is_empty();
     }
 
     fn push(&mut self, text: &str) {

@@ -79,6 +79,9 @@ impl Plan {
         if reasoned {
             self.empty_reasoning(state, tokens, events);
         }
+        if let Some(half) = self.dialect.reasoning.as_deref() {
+            half.polish(&mut state.reasoning, events, false);
+        }
     }
 
     /// Ends the reply: what was held back is said, what was left open is closed. Follows the last [`step`](Self::step)
@@ -163,6 +166,9 @@ impl Plan {
         }
         if let Some(half) = self.tools() {
             half.finish(tools, &mut self.output(events, calls, record));
+        }
+        if let Some(half) = self.dialect.reasoning.as_deref() {
+            half.polish(reasoning, events, true);
         }
     }
 

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # e2e.sh: couplet beside a real `vllm serve --tokens-only` (CPU), compared with what a plain `vllm serve` answered.
 #
-# Installs vLLM once, from PyPI and npm (several GB), starts an engine (two minutes), replays the shared end-to-end cases
-# without those that carry a grammar, closes connections in the middle, and runs the example programs of vLLM's derenderer
-# reference. Every case must pass.
+# Installs vLLM once, from PyPI and npm (several GB), starts two engines (two to four minutes), kills one of them in the middle
+# of streams, and beside the other closes connections in the middle, replays the shared end-to-end cases without those that carry
+# a grammar, and runs the example programs of vLLM's derenderer reference. Every case must pass.
 #   COUPLET_BIN, COUPLET_SHARED, COUPLET_CACHE   as .ci/run sets them
 #   COUPLET_VLLM   a directory that the kit's setup.sh made already (default: COUPLET_CACHE/vllm)
 set -euo pipefail
@@ -21,17 +21,34 @@ if [ -z "${COUPLET_VLLM:-}" ]; then
 fi
 
 MODEL=$VLLM/tiny-qwen3
-PORT=$(python3 "$HERE/free_port.py")
-ENGINE=http://127.0.0.1:$PORT
-echo "starting vLLM (up to two minutes)"
-ORACLE_CPU_VENV=$VLLM/cpu "$KIT/run_engine.sh" "$MODEL" "$PORT" >"$SERVER_LOGS/engine.log" 2>&1 &
-ENGINE_PID=$!
-SERVER_PIDS+=("$ENGINE_PID")
-until curl -sf -m 2 -o /dev/null "$ENGINE/health"; do
-  kill -0 "$ENGINE_PID" 2>/dev/null || { tail -20 "$SERVER_LOGS/engine.log"; exit 1; }
-  [ "$SECONDS" -lt 600 ] || { echo "the engine does not start"; tail -20 "$SERVER_LOGS/engine.log"; exit 1; }
-  sleep 1
-done
+# start_engine NAME: sets ENGINE_URL and ENGINE_PID, which leads a process group of its own.
+start_engine() {
+  local port
+  port=$(python3 "$HERE/free_port.py")
+  ENGINE_URL=http://127.0.0.1:$port
+  ORACLE_CPU_VENV=$VLLM/cpu setsid "$KIT/run_engine.sh" "$MODEL" "$port" >"$SERVER_LOGS/$1.log" 2>&1 &
+  ENGINE_PID=$!
+  SERVER_PIDS+=("$ENGINE_PID")
+}
+
+# await_engine NAME URL PID
+await_engine() {
+  until curl -sf -m 2 -o /dev/null "$2/health"; do
+    kill -0 "$3" 2>/dev/null || { tail -20 "$SERVER_LOGS/$1.log"; exit 1; }
+    [ "$SECONDS" -lt 600 ] || { echo "$1 does not start"; tail -20 "$SERVER_LOGS/$1.log"; exit 1; }
+    sleep 1
+  done
+}
+
+echo "starting two engines (up to four minutes)"
+start_engine engine
+ENGINE=$ENGINE_URL
+FIRST_PID=$ENGINE_PID
+start_engine second
+await_engine engine "$ENGINE" "$FIRST_PID"
+await_engine second "$ENGINE_URL" "$ENGINE_PID"
+
+"$VLLM/cpu/bin/python" "$HERE/failover.py" "$COUPLET_BIN" "$MODEL" "$ENGINE" "$ENGINE_URL" "$ENGINE_PID"
 
 start_server couplet "$COUPLET_BIN" serve --model "$MODEL" --served-model-name tiny-qwen3 --host 127.0.0.1 --port 0 \
   --max-model-len 4096 --engine "$ENGINE" --enable-auto-tool-choice --tool-call-parser hermes --reasoning-parser qwen3

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::string_slice, reason = "a test stops at what it does not expect")]
 
+mod bounds;
 mod complete;
 mod fixture;
 mod laws;

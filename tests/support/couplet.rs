@@ -22,11 +22,25 @@ impl Couplet {
     /// Starts one with flags of its own, beside the model, its name and the address.
     pub fn with_flags(engines: &[&str], flags: &[&str]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_couplet"));
-        command.args(["serve", "--model", tiny::DIR, "--served-model-name", "tiny"]);
-        command.args(["--host", "127.0.0.1", "--port", "0"]).args(flags);
+        command.args(["serve", "--model", tiny::DIR, "--served-model-name", "tiny"]).args(flags);
         for engine in engines {
             command.args(["--engine", engine]);
         }
+        Self::run(command)
+    }
+
+    /// Starts one with a configuration file of its own, for the settings that have no flag.
+    pub fn with_config(yaml: &str) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("couplet.yaml");
+        std::fs::write(&file, yaml).unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_couplet"));
+        command.arg("serve").arg("--config").arg(&file);
+        Self::run(command)
+    }
+
+    fn run(mut command: Command) -> Self {
+        command.args(["--host", "127.0.0.1", "--port", "0"]);
         let mut process = command.env("RUST_LOG", "info").stderr(Stdio::piped()).spawn().unwrap();
         let mut log = BufReader::new(process.stderr.take().unwrap()).lines();
         let mut seen = Vec::new();

@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test binary uses its own part")]
 #![allow(unreachable_pub, reason = "a test binary has no outside")]
 
+pub mod chat;
 pub mod couplet;
 pub mod http;
 pub mod sim;

@@ -36,6 +36,8 @@ pub(super) static THINKING: Thinking = Thinking {
     says_empty: true,
     trims: false,
     spellings: &[],
+    drops: &[],
+    recovers_newlines: false,
     title: "",
     strips: false,
     drops_cut: "",

@@ -41,6 +41,8 @@ pub(super) const THINKING: Thinking = Thinking {
     says_empty: false,
     trims: false,
     spellings: &[],
+    drops: &[],
+    recovers_newlines: false,
     title: "",
     strips: false,
     drops_cut: "",

@@ -7,6 +7,7 @@ mod collected;
 mod firm;
 mod json_call;
 mod json_list;
+mod nesting;
 mod params;
 mod py_calls;
 mod raw;

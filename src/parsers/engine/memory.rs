@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Mode;
 use super::body::BodyMemory;
+use super::newlines::Newlines;
 
 /// What a reasoning half remembers.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -48,6 +49,9 @@ pub(in crate::parsers) struct ReasoningMemory {
     /// Reasoning that was kept.
     #[serde(rename = "r", skip_serializing_if = "is_default")]
     pub(in crate::parsers) kept: String,
+    /// Where line breaks that are spelled out are read: in reasoning and in content.
+    #[serde(rename = "e", skip_serializing_if = "is_default")]
+    pub(in crate::parsers) newlines: [Newlines; 2],
     /// Opening marks that wait for a closing one, where tokens are counted between them.
     #[serde(rename = "d", skip_serializing_if = "is_default")]
     pub(in crate::parsers) depth: u32,

@@ -3,7 +3,7 @@
 use super::marks::LOOKALIKE;
 use super::scan::{Found, Literals, MarkId};
 use super::{By, Marks, Piece, ReadReasoning, ReasoningMemory, Setup};
-use crate::parsers::{Context, Token};
+use crate::parsers::{Context, Events, Token};
 
 /// How a reply begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,6 +58,10 @@ pub(in crate::parsers) struct Thinking {
     pub(in crate::parsers) by: By,
     /// Marks around content, dropped after the reasoning.
     pub(in crate::parsers) around: &'static [&'static str],
+    /// Marks that are dropped wherever they stand.
+    pub(in crate::parsers) drops: &'static [(&'static str, By)],
+    /// Line breaks that are spelled out become real ones.
+    pub(in crate::parsers) recovers_newlines: bool,
     /// Marks of tool calls that end reasoning by themselves; the tool half reads them.
     pub(in crate::parsers) calls: &'static [&'static str],
     /// The tool half sees the closing mark, too.
@@ -108,12 +112,14 @@ impl Thinking {
         let mut list = vec![(self.open, self.by), (self.close, self.by)];
         let by = if self.by == By::Text { By::Text } else { By::Token };
         list.extend(self.calls.iter().chain(self.around).map(|mark| (*mark, by)));
+        list.extend(self.drops);
         let mut marks = Marks::new(&list, vocabulary);
         let spellings = |kind: MarkId| {
             let all = self.spellings.iter().flat_map(|(open, close)| [(*open, OPEN), (*close, CLOSE)]);
             all.filter(move |(_, mark)| *mark <= kind)
         };
         let around = CLOSE + 1 + self.calls.len() as MarkId;
+        let drops = around + self.around.len() as MarkId;
         let own = match (self.reopens, self.stray) {
             (Reopens::Never, Stray::Text) => OPEN..OPEN,
             (Reopens::Never, _) => CLOSE..CLOSE + 1,
@@ -128,7 +134,7 @@ impl Thinking {
         let inside = marks.literals_and(0..list.len() as MarkId, spellings(CLOSE));
         let in_prompt = [self.open, self.close].map(|text| vocabulary.ids.get(text).copied());
         let turns = self.turns.iter().filter_map(|text| vocabulary.ids.get(*text).copied()).collect();
-        Box::new(Compiled { thinking: self, marks, inside, outside, settled, turns, around, in_prompt })
+        Box::new(Compiled { thinking: self, marks, inside, outside, settled, turns, around, drops, in_prompt })
     }
 }
 
@@ -143,6 +149,8 @@ struct Compiled {
     turns: Vec<u32>,
     /// The first of the marks around content.
     around: MarkId,
+    /// The first of the marks that are dropped.
+    drops: MarkId,
     /// The tokens of the two marks, as the prompt may have them.
     in_prompt: [Option<u32>; 2],
 }
@@ -167,16 +175,17 @@ impl ReadReasoning for Compiled {
         for id in context.prompt_token_ids.iter().rev() {
             match self.marks.of_token(*id) {
                 Some(OPEN) => return start != Start::Inside,
-                Some(_) => return true,
-                None if self.turns.contains(id) => break,
-                None => {}
+                Some(mark) if mark < self.drops => return true,
+                _ if self.turns.contains(id) => break,
+                _ => {}
             }
         }
         start != Start::Inside
     }
 
     fn reads(&self, context: &Context) -> bool {
-        self.is_on(context) && (self.thinking.reopens != Reopens::Never || !self.ended_by_prompt(context))
+        let reads_content = self.thinking.reopens != Reopens::Never || !self.thinking.drops.is_empty();
+        self.is_on(context) && (reads_content || !self.ended_by_prompt(context))
     }
 
     fn read(&self, memory: &mut ReasoningMemory, token: Token<'_>, say: &mut dyn FnMut(Piece<'_>)) {
@@ -232,6 +241,15 @@ impl ReadReasoning for Compiled {
 
     fn is_engine(&self) -> bool {
         self.thinking.words.is_some()
+    }
+
+    fn polish(&self, memory: &mut ReasoningMemory, events: &mut Events, last: bool) {
+        if self.thinking.recovers_newlines {
+            let ends = last || events.content().is_some() || events.calls().next().is_some();
+            let [reasoning, content] = &mut memory.newlines;
+            events.polish_reasoning(|text| reasoning.read(text, ends));
+            events.polish_content(|text| content.read(text, last));
+        }
     }
 
     fn whole(&self, context: &Context, reasoning: String, rest: String) -> (Option<String>, Option<String>) {
@@ -381,6 +399,7 @@ impl Compiled {
 
     fn mark(&self, memory: &mut ReasoningMemory, mark: MarkId, token: Token<'_>, say: &mut dyn FnMut(Piece<'_>)) {
         match (memory.inside, mark) {
+            (_, mark) if mark >= self.drops && mark != LOOKALIKE => {}
             (true, OPEN) if !memory.opened => {
                 memory.opened = true;
                 memory.titled = !self.thinking.title.is_empty();

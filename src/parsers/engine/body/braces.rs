@@ -11,10 +11,10 @@ use super::super::memory::is_default;
 use crate::parsers::python::{self, Json};
 use crate::parsers::schema::{self, Types};
 
-/// A key or a bare value that is longer than this is cut.
-const MAX_WORD: usize = 64 * 1024;
+/// A quoted value that waits and is longer than this goes out as a string.
+const MAX_WAITING: usize = 256 * 1024;
 
-/// A list or an object that is longer than this goes out as it stands.
+/// A list or an object that is longer than this goes out as it stands; a key or a bare value is cut here.
 const MAX_VALUE: usize = 1024 * 1024;
 
 /// Nesting that is read at most.
@@ -178,7 +178,12 @@ impl Braces {
     fn char(&self, memory: &mut BracesMemory, char: char, out: &mut Output<'_>) {
         match (memory.place, char) {
             (Place::Open, '{') => open(memory, '{'),
-            (Place::Str, _) if memory.waits && memory.word.len() < MAX_WORD => memory.word.push(char),
+            (Place::Str, _) if memory.waits => {
+                memory.word.push(char);
+                if memory.word.len() > MAX_WAITING {
+                    self.stop_waiting(memory, out);
+                }
+            }
             (Place::Str, _) => {
                 python::quote_into(char.encode_utf8(&mut [0; 4]), memory.sink());
                 // vLLM takes what may be the end of the call for no part of the string until more follows.
@@ -189,7 +194,7 @@ impl Braces {
             (Place::Key, ':') => memory.place = Place::Value,
             (Place::Key, '}') if memory.key.trim().is_empty() => close(memory, out),
             (Place::Key, ',') if memory.key.trim().is_empty() => {}
-            (Place::Key, _) if memory.key.len() < MAX_WORD => memory.key.push(char),
+            (Place::Key, _) if memory.key.len() < MAX_VALUE => memory.key.push(char),
             (Place::Value | Place::After, '}' | ']') => close(memory, out),
             (Place::Value, '{' | '[') if memory.stack.len() < MAX_DEPTH => {
                 say_key(memory);
@@ -206,12 +211,24 @@ impl Braces {
                 bare(memory, false, out);
                 close(memory, out);
             }
-            (Place::Value | Place::Bare, _) if memory.word.len() < MAX_WORD => {
+            (Place::Value | Place::Bare, _) if memory.word.len() < MAX_VALUE => {
                 memory.place = Place::Bare;
                 memory.word.push(char);
             }
             _ => {}
         }
+    }
+
+    /// A quoted value is too long to wait for its end: it is a string.
+    fn stop_waiting(&self, memory: &mut BracesMemory, out: &mut Output<'_>) {
+        if self.typed {
+            say_key(memory);
+        }
+        let word = std::mem::take(&mut memory.word);
+        memory.waits = false;
+        memory.sink().push('"');
+        python::quote_into(&word, memory.sink());
+        flush(memory, out);
     }
 
     /// A quoted value that the schema types has ended.

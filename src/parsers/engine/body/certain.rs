@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::super::Output;
 use super::super::memory::is_default;
+use super::nesting::{Nesting, Spot};
 use crate::parsers::python;
 use crate::parsers::schema::{self, Types};
 
@@ -21,12 +22,8 @@ pub(in crate::parsers) struct CertainMemory {
     function: String,
     #[serde(rename = "p", skip_serializing_if = "is_default")]
     place: Place,
-    #[serde(rename = "d", skip_serializing_if = "is_default")]
-    depth: u32,
-    #[serde(rename = "s", skip_serializing_if = "is_default")]
-    in_string: bool,
-    #[serde(rename = "e", skip_serializing_if = "is_default")]
-    escaped: bool,
+    #[serde(rename = "j", skip_serializing_if = "is_default")]
+    json: Nesting,
     /// The last key of the top level, as it is spelled.
     #[serde(rename = "k", skip_serializing_if = "is_default")]
     key: String,
@@ -63,11 +60,7 @@ impl CertainMemory {
 
     pub(super) fn read(&mut self, text: &str, out: &mut Output<'_>) {
         for char in text.chars() {
-            if self.in_string {
-                self.string(char)
-            } else {
-                self.structure(char, out)
-            }
+            self.char(char, out);
             if self.place == Place::Streams || self.held.len() > MAX_HELD {
                 self.flush(out);
             }
@@ -76,7 +69,7 @@ impl CertainMemory {
 
     /// The arguments are complete, or were cut. Where there were none, they are an empty object.
     pub(super) fn end(&mut self, out: &mut Output<'_>) {
-        let read = self.ended || self.place != Place::Key || self.depth > 0 || !self.held.is_empty();
+        let read = self.ended || self.place != Place::Key || self.json.depth > 0 || !self.held.is_empty();
         if !read && !self.function.is_empty() {
             out.arguments("{}");
         }
@@ -89,51 +82,29 @@ impl CertainMemory {
         self.held.clear();
     }
 
-    fn string(&mut self, char: char) {
-        let ends = char == '"' && !self.escaped;
-        self.escaped = char == '\\' && !self.escaped;
-        if ends {
-            self.in_string = false;
-            if self.place == Place::Streams {
-                self.place = Place::Waits;
-            }
-        } else if self.place == Place::Key && self.depth == 1 {
-            self.key.push(char);
-        }
-        self.held.push(char);
-    }
-
-    fn structure(&mut self, char: char, out: &mut Output<'_>) {
-        let top = self.depth == 1;
-        match char {
-            ':' if top && self.place == Place::Key => {
-                self.held.push(char);
-                self.flush(out);
-                self.place = Place::Value;
-                return;
-            }
-            ' ' | '\t' | '\n' | '\r' if self.place == Place::Value => {
+    fn char(&mut self, char: char, out: &mut Output<'_>) {
+        let top = self.json.depth == 1;
+        match self.json.follow_char(char) {
+            Spot::Inside if top && self.place == Place::Key => self.key.push(char),
+            Spot::Unquote if self.place == Place::Streams => self.place = Place::Waits,
+            Spot::Inside | Spot::Unquote => {}
+            Spot::Other if self.place == Place::Value && matches!(char, ' ' | '\t' | '\n' | '\r') => {
                 return out.arguments(char.encode_utf8(&mut [0; 4]));
             }
-            ',' | '}' if top && self.place == Place::Waits => {
+            Spot::Other if top && char == ':' && self.place == Place::Key => {
+                self.held.push(char);
+                self.place = Place::Value;
+                return self.flush(out);
+            }
+            _ if self.place == Place::Value => {
+                self.place = if char == '"' && self.streams(out) { Place::Streams } else { Place::Waits };
+            }
+            Spot::Quote if top && self.place == Place::Key => self.key.clear(),
+            Spot::Close | Spot::Other if top && matches!(char, ',' | '}') && self.place == Place::Waits => {
                 self.fit(out);
                 self.place = Place::Key;
             }
             _ => {}
-        }
-        match char {
-            '"' => {
-                self.in_string = true;
-                if top && self.place == Place::Key {
-                    self.key.clear();
-                }
-            }
-            '{' | '[' => self.depth = self.depth.saturating_add(1),
-            '}' | ']' => self.depth = self.depth.saturating_sub(1),
-            _ => {}
-        }
-        if self.place == Place::Value {
-            self.place = if char == '"' && self.streams(out) { Place::Streams } else { Place::Waits };
         }
         self.held.push(char);
     }

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::super::Output;
 use super::super::memory::is_default;
+use super::nesting::{Nesting, Spot};
 
 /// What waits and is longer than this goes out.
 const MAX_HELD: usize = 256 * 1024;
@@ -21,10 +22,8 @@ pub(in crate::parsers) struct FirmMemory {
     /// Open braces and brackets, outermost first.
     #[serde(rename = "d", skip_serializing_if = "is_default")]
     stack: String,
-    #[serde(rename = "s", skip_serializing_if = "is_default")]
-    in_string: bool,
-    #[serde(rename = "e", skip_serializing_if = "is_default")]
-    escaped: bool,
+    #[serde(rename = "j", skip_serializing_if = "is_default")]
+    json: Nesting,
     /// The next string, or the one being read, is a key.
     #[serde(rename = "k", skip_serializing_if = "is_default")]
     key: bool,
@@ -42,7 +41,10 @@ pub(in crate::parsers) struct FirmMemory {
 impl FirmMemory {
     pub(super) fn read(&mut self, text: &str, out: &mut Output<'_>) {
         for char in text.chars() {
-            if self.in_string { self.string(char) } else { self.structure(char) }
+            match self.json.follow_char(char) {
+                Spot::Inside | Spot::Unquote => self.string(char),
+                _ => self.structure(char),
+            }
         }
         if self.held.len() > MAX_HELD {
             self.end(out);
@@ -66,11 +68,8 @@ impl FirmMemory {
     }
 
     fn string(&mut self, char: char) {
-        let ends = char == '"' && !self.escaped;
-        self.escaped = char == '\\' && !self.escaped;
-        self.in_string = !ends;
         self.held.push(char);
-        if !self.key && !self.escaped {
+        if !self.key && !self.json.escaped {
             self.read = self.held.len();
         }
     }
@@ -82,7 +81,6 @@ impl FirmMemory {
         }
         self.word = !delimits && !matches!(char, '"' | '{' | '[' | ':');
         match char {
-            '"' => self.in_string = true,
             '{' | '[' if self.stack.len() < MAX_DEPTH => self.stack.push(char),
             '}' | ']' => drop(self.stack.pop()),
             _ => {}

@@ -10,6 +10,7 @@ use super::super::memory::is_default;
 use super::super::{Ids, Output};
 use super::certain::CertainMemory;
 use super::firm::FirmMemory;
+use super::nesting::{Nesting, Spot};
 use crate::parsers::python;
 
 /// A call longer than this without a name is none: it becomes content.
@@ -69,13 +70,9 @@ impl JsonCall {
 pub(in crate::parsers) struct JsonCallMemory {
     #[serde(rename = "p", skip_serializing_if = "is_default")]
     place: Place,
-    /// Nesting inside the value being read.
-    #[serde(rename = "d", skip_serializing_if = "is_default")]
-    depth: u32,
-    #[serde(rename = "s", skip_serializing_if = "is_default")]
-    in_string: bool,
-    #[serde(rename = "e", skip_serializing_if = "is_default")]
-    escaped: bool,
+    /// The value being read.
+    #[serde(rename = "j", skip_serializing_if = "is_default")]
+    json: Nesting,
     /// The key or the name being read, as it is spelled.
     #[serde(rename = "w", skip_serializing_if = "is_default")]
     word: String,
@@ -253,7 +250,7 @@ impl JsonCall {
 
     fn value<'t>(&self, memory: &mut JsonCallMemory, first: char, text: &'t str, out: &mut Output<'_>) -> &'t str {
         let key = std::mem::take(&mut memory.word);
-        (memory.depth, memory.in_string, memory.escaped) = (0, false, false);
+        memory.json = Nesting::default();
         if self.name.is_empty() && !memory.begun {
             memory.function = key;
             memory.place = Place::Arguments;
@@ -300,7 +297,7 @@ impl JsonCall {
         let solid = match self.flow {
             Flow::Plain | Flow::Certain | Flow::Firm => value,
             Flow::Solid => value.trim_end(),
-            Flow::Escapes if memory.in_string => value.trim_end_matches('\\'),
+            Flow::Escapes if memory.json.in_string => value.trim_end_matches('\\'),
             Flow::Escapes => value,
         };
         if !solid.is_empty() {
@@ -330,18 +327,18 @@ impl JsonCall {
 
     /// Reads a key or the name up to its closing quote.
     fn word<'t>(&self, memory: &mut JsonCallMemory, text: &'t str, out: &mut Output<'_>) -> &'t str {
-        let mut escaped = memory.escaped;
+        let mut escaped = memory.json.escaped;
         let end = text.bytes().position(|byte| {
             let quote = byte == b'"' && !escaped;
             escaped = byte == b'\\' && !escaped;
             quote
         });
         let Some(end) = end else {
-            memory.escaped = escaped;
+            memory.json.escaped = escaped;
             memory.word.push_str(text);
             return "";
         };
-        memory.escaped = false;
+        memory.json.escaped = false;
         let (word, rest) = text.split_at(end);
         memory.word.push_str(word);
         if memory.place == Place::InKey {
@@ -361,33 +358,16 @@ impl JsonCall {
 /// Reads a value; returns how much of the text belongs to it, and moves on where it ends.
 fn value_end(memory: &mut JsonCallMemory, text: &str) -> usize {
     for (at, byte) in text.bytes().enumerate() {
-        if memory.in_string {
-            let quote = byte == b'"' && !memory.escaped;
-            memory.escaped = byte == b'\\' && !memory.escaped;
-            if quote {
-                memory.in_string = false;
-                if memory.depth == 0 {
-                    memory.place = Place::After;
-                    return at + 1;
-                }
-            }
-            continue;
-        }
-        match byte {
-            b'"' => memory.in_string = true,
-            b'{' | b'[' => memory.depth = memory.depth.saturating_add(1),
-            b'}' | b']' if memory.depth > 1 => memory.depth -= 1,
-            b'}' | b']' if memory.depth == 1 => {
-                memory.depth = 0;
-                memory.place = Place::After;
-                return at + 1;
-            }
-            b'}' | b']' | b',' if memory.depth == 0 => {
-                memory.place = Place::After;
-                return at;
-            }
-            _ => {}
-        }
+        let outer = memory.json.depth == 0;
+        let end = match memory.json.follow(byte) {
+            // The end of what is around the value.
+            Spot::Close if outer => at,
+            Spot::Other if outer && byte == b',' => at,
+            Spot::Close | Spot::Unquote if memory.json.depth == 0 => at + 1,
+            _ => continue,
+        };
+        memory.place = Place::After;
+        return end;
     }
     text.len()
 }

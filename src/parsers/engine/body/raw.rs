@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::super::Output;
 use super::super::memory::is_default;
+use super::nesting::{Nesting, Spot};
 
 /// White space, or what follows the last brace, that is kept back at most.
 const MAX_HELD: usize = 1024;
@@ -33,12 +34,8 @@ impl Raw {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(in crate::parsers) struct RawMemory {
-    #[serde(rename = "d", skip_serializing_if = "is_default")]
-    depth: u32,
-    #[serde(rename = "s", skip_serializing_if = "is_default")]
-    in_string: bool,
-    #[serde(rename = "e", skip_serializing_if = "is_default")]
-    escaped: bool,
+    #[serde(rename = "j", skip_serializing_if = "is_default")]
+    json: Nesting,
     /// Something was said.
     #[serde(rename = "n", skip_serializing_if = "is_default")]
     begun: bool,
@@ -58,26 +55,11 @@ impl RawMemory {
     pub(super) fn is_over(&self) -> bool {
         self.over
     }
+}
 
-    /// Follows the JSON; true after a brace that closes all others.
-    fn closes(&mut self, byte: u8) -> bool {
-        if self.in_string {
-            let quote = byte == b'"' && !self.escaped;
-            self.escaped = byte == b'\\' && !self.escaped;
-            self.in_string = !quote;
-            return false;
-        }
-        match byte {
-            b'"' => self.in_string = true,
-            b'{' | b'[' => self.depth = self.depth.saturating_add(1),
-            b'}' | b']' => {
-                self.depth = self.depth.saturating_sub(1);
-                return self.depth == 0;
-            }
-            _ => {}
-        }
-        false
-    }
+/// True after a brace or a bracket that closes all others.
+fn closes(json: &mut Nesting, char: char) -> bool {
+    json.follow_char(char) == Spot::Close && json.depth == 0
 }
 
 impl Raw {
@@ -95,13 +77,12 @@ impl Raw {
 
     /// How much of the text belongs to arguments that end with their brace, white space behind it included.
     fn inside(&self, memory: &RawMemory, text: &str) -> usize {
-        let RawMemory { depth, in_string, escaped, closed, .. } = *memory;
-        let mut ahead = RawMemory { depth, in_string, escaped, closed, ..RawMemory::default() };
+        let RawMemory { mut json, mut closed, .. } = *memory;
         for (at, char) in text.char_indices() {
-            if ahead.closed && !char.is_whitespace() {
+            if closed && !char.is_whitespace() {
                 return at;
             }
-            ahead.closed |= char.is_ascii() && ahead.closes(char as u8) && char == '}';
+            closed |= closes(&mut json, char) && char == '}';
         }
         text.len()
     }
@@ -126,9 +107,9 @@ impl Raw {
     fn solid(&self, memory: &mut RawMemory, text: &str) -> usize {
         let mut solid = 0;
         for (at, char) in text.char_indices() {
-            let closes = char.is_ascii() && memory.closes(char as u8);
+            let closes = closes(&mut memory.json, char);
             memory.closed |= closes && char == '}';
-            let inside = memory.in_string || memory.depth > 0;
+            let inside = memory.json.in_string || memory.json.depth > 0;
             if inside || !(char.is_whitespace() || closes && self.holds_brace) {
                 solid = at + char.len_utf8();
             }

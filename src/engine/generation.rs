@@ -1,0 +1,217 @@
+//! A reply that survives its engine: when one dies, another goes on from the tokens that came.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use futures_util::Stream;
+use serde_json::{Value, json};
+use tokio::time::{Instant, Sleep, sleep};
+
+use super::EngineError;
+use super::client::Attempt;
+use super::pool::{Lease, Pool};
+use crate::api::generate::{FinishReason, GenerateChoice, GenerateRequest, GenerateResponse};
+
+/// An answer on its way: a stream of chunks that ends after an error. Dropping it before its end stops the engine.
+///
+/// Where an engine fails by its own fault, another is asked: for the whole reply if nothing came yet, else for the rest
+/// of it, with the tokens so far behind the prompt. Not where that could not be the same reply: several choices that have
+/// begun, a grammar (the engine would begin it anew). Penalties that tell the prompt from the reply (presence, frequency)
+/// count only the rest.
+pub struct Generation {
+    pool: Arc<Pool>,
+    request: GenerateRequest,
+    state: State,
+    silence: Pin<Box<Sleep>>,
+    streams: bool,
+    /// Tokens of the only choice so far.
+    told: Vec<u32>,
+    begun: bool,
+    finished: bool,
+    resumes: usize,
+}
+
+type Switch = Pin<Box<dyn Future<Output = Result<(Lease, Attempt), EngineError>> + Send>>;
+
+enum State {
+    Reading(Lease, Attempt),
+    Switching(Switch),
+    Ended,
+}
+
+impl Generation {
+    pub(super) fn new(pool: Arc<Pool>, request: GenerateRequest, lease: Lease, attempt: Attempt) -> Self {
+        Self {
+            silence: Box::pin(sleep(pool.options().first_token_timeout)),
+            streams: request.streams(),
+            pool,
+            request,
+            state: State::Reading(lease, attempt),
+            told: Vec::new(),
+            begun: false,
+            finished: false,
+            resumes: 0,
+        }
+    }
+
+    /// Tells the engine to stop: what comes from now on is of no use.
+    pub fn stop(&mut self) {
+        if let State::Reading(_, attempt) = &mut self.state {
+            attempt.stop();
+        }
+        self.state = State::Ended;
+    }
+
+    /// How long the engine may be silent now, what is waited for, and the setting that says so.
+    fn patience(&self) -> (Duration, &'static str, &'static str) {
+        let options = self.pool.options();
+        if self.begun {
+            (options.token_timeout, "next token", "token_timeout")
+        } else {
+            (options.first_token_timeout, "first token", "first_token_timeout")
+        }
+    }
+
+    fn wait(&mut self) {
+        let until = Instant::now() + self.patience().0;
+        self.silence.as_mut().reset(until);
+    }
+
+    /// Polls the engine; silence is an error. A whole answer comes when it comes.
+    fn poll_attempt(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<GenerateResponse, EngineError>>> {
+        let State::Reading(lease, attempt) = &mut self.state else { return Poll::Ready(None) };
+        if let Poll::Ready(chunk) = Pin::new(attempt).poll_next(cx) {
+            return Poll::Ready(chunk);
+        }
+        let url = lease.member.engine.url().to_owned();
+        if !self.streams || self.silence.as_mut().poll(cx).is_pending() {
+            return Poll::Pending;
+        }
+        let (silence, awaited, key) = self.patience();
+        Poll::Ready(Some(Err(EngineError::Timeout { url, awaited, seconds: silence.as_secs_f64(), key })))
+    }
+
+    fn note(&mut self, chunk: &GenerateResponse) {
+        let State::Reading(lease, _) = &mut self.state else { return };
+        lease.succeeded();
+        let mut count = 0;
+        for choice in &chunk.choices {
+            let ids = choice.token_ids.as_deref().unwrap_or_default();
+            count += ids.len() as u64;
+            self.told.extend_from_slice(ids);
+            self.finished |= choice.finish_reason.get().is_some();
+        }
+        if count > 0 {
+            lease.add(count);
+            self.begun = true;
+        }
+        self.wait();
+    }
+
+    /// After a failure: the error, unless the reply is complete or goes on elsewhere.
+    fn recover(&mut self, error: EngineError) -> Option<Result<GenerateResponse, EngineError>> {
+        let State::Reading(lease, attempt) = std::mem::replace(&mut self.state, State::Ended) else { return None };
+        let tried = lease.at;
+        lease.failed(&error);
+        drop(attempt);
+        if self.finished && self.is_single() {
+            return None; // all that anybody waits for has come
+        }
+        if !error.is_engines_fault() || !self.can_resume() || !self.pool.pays_for_retry() {
+            return Some(Err(error));
+        }
+        self.resumes += 1;
+        let Some(request) = self.rest() else { return Some(Ok(out_of_tokens())) };
+        tracing::warn!(%error, tokens = self.told.len(), "the reply goes on at another engine");
+        let pool = Arc::clone(&self.pool);
+        let retries = pool.options().max_retries;
+        self.state = State::Switching(Box::pin(async move {
+            // Where no other engine is left, what the first one said is the answer.
+            let opened = pool.open(&request, vec![tried], retries).await;
+            opened.map_err(|other| if matches!(other, EngineError::NoneLeft) { error } else { other })
+        }));
+        None
+    }
+
+    fn is_single(&self) -> bool {
+        self.request.sampling_params.get("n").and_then(Value::as_u64).unwrap_or(1) == 1
+    }
+
+    fn can_resume(&self) -> bool {
+        let may_go_on = !self.begun || (self.is_single() && !has_grammar(&self.request));
+        may_go_on && self.resumes < self.pool.options().max_resumes
+    }
+
+    /// The request for what is missing; `None` where all tokens that may come have come.
+    fn rest(&self) -> Option<GenerateRequest> {
+        let mut request = self.request.clone();
+        request.request_id = format!("{}-{}", request.request_id, self.resumes);
+        if self.told.is_empty() {
+            return Some(request);
+        }
+        let told = self.told.len() as u64;
+        let params = &mut request.sampling_params;
+        if let Some(most) = params.get("max_tokens").and_then(Value::as_u64) {
+            params.insert("max_tokens".to_owned(), json!(most.checked_sub(told).filter(|left| *left > 0)?));
+        }
+        if let Some(least) = params.get("min_tokens").and_then(Value::as_u64) {
+            params.insert("min_tokens".to_owned(), json!(least.saturating_sub(told)));
+        }
+        // These came with the first chunk, or speak of an engine's memory of the first prompt.
+        params.shift_remove("prompt_logprobs");
+        request.rest.shift_remove("kv_transfer_params");
+        request.token_ids.extend_from_slice(&self.told);
+        Some(request)
+    }
+}
+
+fn has_grammar(request: &GenerateRequest) -> bool {
+    request.sampling_params.get("structured_outputs").is_some_and(|grammar| !grammar.is_null())
+}
+
+/// The engine died between the last token that was allowed and the end of its answer.
+fn out_of_tokens() -> GenerateResponse {
+    let choice =
+        GenerateChoice { finish_reason: FinishReason::Ended("length".to_owned()), ..GenerateChoice::default() };
+    GenerateResponse { choices: vec![choice], ..GenerateResponse::default() }
+}
+
+impl Stream for Generation {
+    type Item = Result<GenerateResponse, EngineError>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let this = &mut *self;
+        loop {
+            let chunk = match &mut this.state {
+                State::Ended => return Poll::Ready(None),
+                State::Switching(switch) => match ready!(switch.as_mut().poll(cx)) {
+                    Ok((lease, attempt)) => {
+                        lease.member.count_resume();
+                        this.state = State::Reading(lease, attempt);
+                        this.wait();
+                        continue;
+                    }
+                    Err(error) => {
+                        this.state = State::Ended;
+                        return Poll::Ready(Some(Err(error)));
+                    }
+                },
+                State::Reading(..) => ready!(this.poll_attempt(cx)),
+            };
+            match chunk {
+                Some(Ok(chunk)) => {
+                    this.note(&chunk);
+                    return Poll::Ready(Some(Ok(chunk)));
+                }
+                Some(Err(error)) => {
+                    if let Some(chunk) = this.recover(error) {
+                        return Poll::Ready(Some(chunk));
+                    }
+                }
+                None => this.state = State::Ended,
+            }
+        }
+    }
+}

@@ -1,0 +1,272 @@
+//! The engines that run one model: which of them gets a request, and what is tried when it fails.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use super::client::{Attempt, Engine};
+use super::generation::Generation;
+use super::health::Health;
+use super::policy::{Candidate, Chooser, Policy};
+use super::{EngineError, capabilities};
+use crate::api::generate::GenerateRequest;
+use crate::metrics::EngineMetrics;
+
+/// A retry costs as much as this many requests bring in: at most one request in ten is a retry, when all go wrong.
+const RETRY_COST: i64 = 10;
+/// Retries that are saved up.
+const MOST_SAVED: i64 = 100 * RETRY_COST;
+/// The longest `Retry-After` that is believed.
+const LONGEST_BUSY: Duration = Duration::from_secs(60);
+/// Longest wait for an answer to a health check.
+const HEALTH_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How a pool behaves.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Options {
+    /// Which engine gets a request.
+    pub policy: Policy,
+    /// How many other engines are tried for a request that none has begun to answer.
+    pub max_retries: usize,
+    /// How many times a reply that has begun goes on at another engine.
+    pub max_resumes: usize,
+    /// Longest wait for the first token.
+    pub first_token_timeout: Duration,
+    /// Longest wait between two tokens.
+    pub token_timeout: Duration,
+    /// Time between two health checks of an engine.
+    pub health_interval: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            policy: Policy::default(),
+            max_retries: 2,
+            max_resumes: 3,
+            first_token_timeout: Duration::from_secs(600),
+            token_timeout: Duration::from_secs(120),
+            health_interval: Duration::from_secs(5),
+        }
+    }
+}
+
+/// One engine of a pool.
+#[derive(Debug)]
+pub struct Member {
+    /// The engine.
+    pub engine: Arc<Engine>,
+    /// Its share, compared with the others'.
+    pub weight: u32,
+    health: Health,
+    load: AtomicU64,
+    metrics: EngineMetrics,
+}
+
+impl Member {
+    /// A reply that began elsewhere goes on here.
+    pub(super) fn count_resume(&self) {
+        self.metrics.resumes.inc();
+    }
+
+    /// An engine that is taken to be well until it shows otherwise.
+    pub fn new(engine: Arc<Engine>, weight: u32, metrics: EngineMetrics) -> Self {
+        metrics.up.set(1);
+        Self { engine, weight, health: Health::default(), load: AtomicU64::new(0), metrics }
+    }
+}
+
+/// The engines of a model. At least one.
+#[derive(Debug)]
+pub struct Pool {
+    members: Vec<Arc<Member>>,
+    options: Options,
+    chooser: Chooser,
+    /// What may be spent on retries.
+    budget: AtomicI64,
+}
+
+impl Pool {
+    /// A pool of engines.
+    pub fn new(members: Vec<Member>, options: Options) -> Self {
+        let chooser = Chooser::new(options.policy, members.len());
+        let members = members.into_iter().map(Arc::new).collect();
+        Self { members, options, chooser, budget: AtomicI64::new(MOST_SAVED) }
+    }
+
+    /// How it behaves.
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// Its engines.
+    pub fn members(&self) -> &[Arc<Member>] {
+        &self.members
+    }
+
+    /// Sends a request to an engine; to another where that one does not take it. What is returned goes on at another
+    /// engine where the first dies.
+    pub async fn generate(self: &Arc<Self>, request: GenerateRequest) -> Result<Generation, EngineError> {
+        let saved = self.budget.load(Ordering::Relaxed);
+        self.budget.store((saved + 1).min(MOST_SAVED), Ordering::Relaxed);
+        let (lease, attempt) = self.open(&request, Vec::new(), self.options.max_retries).await?;
+        Ok(Generation::new(Arc::clone(self), request, lease, attempt))
+    }
+
+    /// Tries one engine after the other, at most `retries` more than one, none of those in `tried`.
+    pub(super) async fn open(
+        self: &Arc<Self>,
+        request: &GenerateRequest,
+        mut tried: Vec<usize>,
+        mut retries: usize,
+    ) -> Result<(Lease, Attempt), EngineError> {
+        let mut last = None;
+        loop {
+            let Some(at) = self.choose(&tried) else { return Err(last.unwrap_or(EngineError::NoneLeft)) };
+            let lease = self.lease(at, request.token_ids.len() as u64);
+            let error = match self.attempt(&lease.member.engine, request).await {
+                Ok(attempt) => return Ok((lease, attempt)),
+                Err(error) => error,
+            };
+            lease.failed(&error);
+            if !error.is_engines_fault() || retries == 0 || !self.pays_for_retry() {
+                return Err(error);
+            }
+            tracing::warn!(%error, "another engine is asked");
+            retries -= 1;
+            tried.push(at);
+            last = Some(error);
+        }
+    }
+
+    /// Sends the request. A stream answers at once or never; a whole answer comes when it comes.
+    async fn attempt(&self, engine: &Arc<Engine>, request: &GenerateRequest) -> Result<Attempt, EngineError> {
+        if !request.streams() {
+            return engine.generate(request).await;
+        }
+        let patience = self.options.first_token_timeout;
+        let answer = tokio::time::timeout(patience, engine.generate(request)).await;
+        answer.unwrap_or_else(|_| {
+            Err(EngineError::Timeout {
+                url: engine.url().to_owned(),
+                awaited: "answer",
+                seconds: patience.as_secs_f64(),
+                key: "first_token_timeout",
+            })
+        })
+    }
+
+    /// Takes the price of a retry, if there is enough.
+    pub(super) fn pays_for_retry(&self) -> bool {
+        let pay = |saved: i64| (saved >= RETRY_COST).then_some(saved - RETRY_COST);
+        self.budget.fetch_update(Ordering::Relaxed, Ordering::Relaxed, pay).is_ok()
+    }
+
+    /// An engine that is well and was not tried. Where none is well, any: it may have recovered, and there is nothing to
+    /// lose.
+    fn choose(&self, tried: &[usize]) -> Option<usize> {
+        let now = Instant::now();
+        let candidates = |well: bool| -> Vec<Candidate> {
+            let members = self.members.iter().enumerate();
+            let untried = members.filter(|(at, member)| !tried.contains(at) && (!well || member.health.is_well(now)));
+            let candidate = |(at, member): (usize, &Arc<Member>)| Candidate {
+                at,
+                weight: member.weight,
+                load: member.load.load(Ordering::Relaxed),
+            };
+            untried.map(candidate).collect()
+        };
+        self.chooser.choose(&candidates(true)).or_else(|| self.chooser.choose(&candidates(false)))
+    }
+
+    fn lease(&self, at: usize, tokens: u64) -> Lease {
+        let member = Arc::clone(&self.members[at]);
+        member.health.begin();
+        let mut lease = Lease { at, member, tokens: 0, settled: false };
+        lease.add(tokens);
+        lease
+    }
+
+    /// Watches over the engines for as long as it is polled.
+    pub async fn watch(self: Arc<Self>) {
+        let watches = self.members.iter().map(|member| watch(member, self.options.health_interval));
+        futures_util::future::join_all(watches).await;
+    }
+}
+
+/// Asks an engine how it is, again and again; and what it is, whenever it came up.
+async fn watch(member: &Member, interval: Duration) {
+    let (mut known, mut told) = (false, false);
+    loop {
+        let answered = member.engine.is_healthy(HEALTH_TIMEOUT.min(interval.max(Duration::from_secs(1)))).await;
+        if member.health.checked(answered.is_ok()) {
+            member.metrics.up.set(i64::from(answered.is_ok()));
+            (known, told) = (known && answered.is_ok(), false);
+        }
+        let learned = match answered {
+            Ok(()) if !known => member.engine.probe().await.map(|()| true),
+            other => other.map(|()| false),
+        };
+        match learned {
+            Ok(true) => {
+                known = true;
+                let capabilities::Capabilities { kind, .. } = &*member.engine.capabilities();
+                tracing::info!(engine = member.engine.url(), ?kind, "engine is up");
+            }
+            Err(error) if !std::mem::replace(&mut told, true) => {
+                tracing::warn!(engine = member.engine.url(), %error, "engine is not up; it is asked again");
+            }
+            _ => {}
+        }
+        tokio::time::sleep(interval).await;
+    }
+}
+
+/// A request's place at an engine: counts as its load, and tells its health how the request ended.
+#[derive(Debug)]
+pub(super) struct Lease {
+    /// The engine's place in the pool.
+    pub(super) at: usize,
+    /// The engine.
+    pub(super) member: Arc<Member>,
+    tokens: u64,
+    settled: bool,
+}
+
+impl Lease {
+    /// More tokens are worked on.
+    pub(super) fn add(&mut self, tokens: u64) {
+        self.tokens += tokens;
+        self.member.load.fetch_add(tokens, Ordering::Relaxed);
+        self.member.metrics.outstanding_tokens.add(tokens.try_into().unwrap_or(i64::MAX));
+    }
+
+    /// The engine answers.
+    pub(super) fn succeeded(&mut self) {
+        if !std::mem::replace(&mut self.settled, true) {
+            self.member.health.succeeded();
+        }
+    }
+
+    /// The request failed.
+    pub(super) fn failed(mut self, error: &EngineError) {
+        self.settled = true;
+        let now = Instant::now();
+        match error.busy_for() {
+            Some(seconds) => self.member.health.busy(now + Duration::from_secs(seconds).min(LONGEST_BUSY)),
+            None if error.is_engines_fault() => self.member.health.failed(now),
+            None => self.member.health.succeeded(),
+        }
+        self.member.metrics.failures.inc();
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        self.member.load.fetch_sub(self.tokens, Ordering::Relaxed);
+        self.member.metrics.outstanding_tokens.sub(self.tokens.try_into().unwrap_or(i64::MAX));
+        if !self.settled {
+            self.member.health.left();
+        }
+    }
+}
