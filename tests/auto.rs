@@ -8,7 +8,7 @@ use couplet::parsers::auto::{Facts, reasoning, tools};
 /// The parsers for a model with these words in its template and these tokens.
 fn chosen(model_type: &str, template: &str, tokens: &[&str]) -> [Option<&'static str>; 2] {
     let ids = tokens.iter().zip(0..).map(|(token, id)| ((*token).to_owned(), id)).collect();
-    let vocabulary = Vocabulary { ids, special: Vec::new() };
+    let vocabulary = Vocabulary { ids, ..Vocabulary::default() };
     let facts = Facts { model_type, template, vocabulary: &vocabulary };
     [tools(facts), reasoning(facts)].map(|choice| choice.map(|choice| choice.name))
 }

@@ -9,7 +9,6 @@ mod kit;
 
 use std::collections::BTreeMap;
 
-use couplet::parsers::{Kind, registry};
 use kit::{Case, Check, Servers, cases, check, close};
 use serde_json::{Value, json};
 
@@ -40,7 +39,7 @@ fn all_exact(wanted: impl Fn(&str) -> bool) -> usize {
     checked
 }
 
-/// How one golden file, or all of them, came out: passed and tried. `itself` is about calls that are complete and well formed.
+/// How one golden file, or all of them, came out: passed and tried.
 #[derive(Debug, Default, Clone, Copy)]
 struct Score {
     once: (usize, usize),
@@ -81,9 +80,7 @@ fn every_dialect_is_right_where_vllm_is_right() {
     // The gptoss directory's vocabulary is an extract of a public one and stays outside the repository.
     let dialects = cases(|file| !file.starts_with("plain-") && file != "parser-requests");
     for case in dialects.into_iter().filter(|case| case.line["model"] != "gptoss") {
-        if has_parsers(&case) {
-            files.entry(case.file.clone()).or_default().push(case);
-        }
+        files.entry(case.file.clone()).or_default().push(case);
     }
     let listed = std::fs::read_to_string(kit::root().join("DIFFERENCES.md")).unwrap();
     let (mut total, mut wrong) = (Score::default(), Vec::new());
@@ -99,21 +96,10 @@ fn every_dialect_is_right_where_vllm_is_right() {
     }
     println!("{}", total.row("all"));
     assert!(wrong.is_empty(), "{} differences that DIFFERENCES.md does not list:\n{}", wrong.len(), wrong.join("\n"));
-    // The aim is 95 and is not reached: this only keeps what there is (4,181 of 4,536). Inkling, Hunyuan 3 and 4 and InternLM
-    // are furthest off, then the XML dialects, which let the key of a value that is no string wait with its value.
-    assert!(total.exact.0 * 100 >= total.exact.1 * 92, "too few chunks are vLLM's: {total:?}");
-    assert!(total.itself.0 * 1000 >= total.itself.1 * 994, "streams and whole answers differ too often: {total:?}");
-}
-
-/// Whether both parsers of a case are there.
-fn has_parsers(case: &Case) -> bool {
-    let known = |key: &str, kinds: [Kind; 2]| {
-        let Some(name) = case.line[key].as_str() else { return true };
-        registry()
-            .iter()
-            .any(|entry| kinds.contains(&entry.kind) && (entry.name == name || entry.aliases.contains(&name)))
-    };
-    known("tool_parser", [Kind::Tool, Kind::Both]) && known("reasoning_parser", [Kind::Reasoning, Kind::Both])
+    assert!(total.exact.0 * 100 >= total.exact.1 * 95, "too few chunks are vLLM's: {total:?}");
+    // The aim is 975: 7,129 of 7,392 are reached. What misses are calls that were cut or are malformed: what a stream said of
+    // them, among it the key of a value that never came, cannot be unsaid.
+    assert!(total.itself.0 * 1000 >= total.itself.1 * 964, "streams and whole answers differ too often: {total:?}");
 }
 
 #[expect(clippy::print_stdout, reason = "misses are for people to read")]
@@ -121,7 +107,7 @@ fn score_of(case: &Case, checks: &[Check], listed: &str, wrong: &mut Vec<String>
     let mut score = Score::default();
     let id = case.line["id"].as_str().unwrap();
     let prints = std::env::var("COUPLET_MISSES").is_ok_and(|part| case.file.contains(&part));
-    // What a whole answer gives back as text, a stream may have announced as a call.
+    // A whole answer gives a cut or malformed call back as text; a stream may have announced it before.
     let is_broken = id.starts_with("truncated") || id.starts_with("bad-");
     let is_listed = is_listed(listed, case);
     let whole = checks.iter().find(|check| check.part == "once").map(|check| told(&check.got["choices"][0]));
@@ -139,11 +125,18 @@ fn score_of(case: &Case, checks: &[Check], listed: &str, wrong: &mut Vec<String>
         if (is_once || case.line["agree"] == true) && !check.merged && !is_listed {
             wrong.push(format!("{} {id} {}\n want {}\n  got {}", case.file, check.part, check.want, check.got));
         }
-        if let Some(whole) = whole.as_ref().filter(|_| !is_once && !is_broken && check.got.as_array().is_some()) {
-            let same = close(&told(&kit::merge(check.got.as_array().unwrap())["0"]), whole);
+        if let Some(whole) = whole.as_ref().filter(|_| !is_once && check.got.as_array().is_some()) {
+            let streamed = told(&kit::merge(check.got.as_array().unwrap())["0"]);
+            let same = close(&streamed, whole);
             count(&mut score.itself, same);
             if prints && !same {
-                println!("{id} {} is not as our whole answer", check.part);
+                println!("{id} {} is not as our whole answer\n  whole {whole}\n stream {streamed}", check.part);
+            }
+            if !same && !is_broken && !is_listed {
+                wrong.push(format!(
+                    "{} {id} {} is not as our whole answer\n  whole {whole}\n  stream {streamed}",
+                    case.file, check.part
+                ));
             }
         }
     }

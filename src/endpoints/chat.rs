@@ -37,6 +37,9 @@ pub async fn create(context: Arc<Context>, headers: &HeaderMap, body: &Bytes) ->
     let text = TextFields::chat(&request, Reader::Engine);
     let kwargs = rendered.chat_template_kwargs;
     let facts = render::parser_context(&request, prompt.clone(), kwargs, coupled::random());
+    if let Some(reason) = plan::refusal(served, &facts) {
+        return Err(ApiError::bad_request(reason));
+    }
     let plan = plan::chat(served, &request, text, facts, None);
     let streams = request.stream == Some(true);
     let generate = coupled::for_engine(rendered.generate, served, streams || !plan.text.stop.is_empty());

@@ -5,11 +5,15 @@ use std::sync::Arc;
 use super::Served;
 use crate::api::chat::ChatRequest;
 use crate::api::completions::CompletionRequest;
+use crate::api::python;
 use crate::derender::chat::{self, Calls};
 use crate::derender::stop::StopStrings;
 use crate::derender::text::{self, StopTokens};
 use crate::model::vocabulary::Hidden;
 use crate::parsers;
+
+/// Tokens of a prompt's end whose text a dialect may see. A reply begins at most a prefilled message before it.
+const MAX_PROMPT_TEXT: usize = 16 * 1024;
 
 /// The fields that decide how token ids become text; absent requests have vLLM's defaults.
 pub(super) struct TextFields<'a> {
@@ -102,16 +106,28 @@ pub(super) fn text(served: &Served, fields: &TextFields<'_>) -> text::Plan {
     }
 }
 
+/// Why no plan can be made for a request: it asks of the dialect what that does not have.
+pub(super) fn refusal(served: &Served, facts: &parsers::Context) -> Option<String> {
+    let parsers::Unsupported { argument, supported } = served.dialect.as_ref()?.refuses(facts)?;
+    let value = facts.chat_template_kwargs.get(argument).map(python::repr).unwrap_or_default();
+    Some(format!("Unsupported {argument} {value}. Supported values: {}.", supported.join(", ")))
+}
+
 /// Token ids → what a chat reply says. `facts` are the request's; `thinks` is what the dialect took from the prompt, where
 /// that is known already.
 pub(super) fn chat(
     served: &Served,
     request: &ChatRequest,
     text: TextFields<'_>,
-    facts: parsers::Context,
+    mut facts: parsers::Context,
     thinks: Option<bool>,
 ) -> chat::Plan {
     let dialect = served.dialect.as_ref();
+    if thinks.is_none() && dialect.is_some_and(|dialect| dialect.wants_prompt_text()) {
+        let from = facts.prompt_token_ids.len().saturating_sub(MAX_PROMPT_TEXT);
+        facts.prompt_text =
+            served.model.vocabulary().decode_ids(facts.prompt_token_ids.get(from..).unwrap_or_default());
+    }
     let choice = facts.tool_choice.clone();
     let has_tools = !facts.tools.is_empty();
     let parser = dialect.map(|dialect| match thinks {

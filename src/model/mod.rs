@@ -156,6 +156,8 @@ pub struct Model {
     encoder: Encoder,
     vocabulary: Arc<Vocabulary>,
     templates: ChatTemplates,
+    /// `response_template` of tokenizer_config.json.
+    response_template: Option<Value>,
     max_model_len: u64,
     default_template_kwargs: Map<String, Value>,
 }
@@ -168,6 +170,7 @@ impl Model {
         let generation = GenerationDefaults::load(&files, &options)?;
         let source = TokenizerSource { files, model_type: config.model_type.clone() };
         let parts = source.read()?;
+        let response_template = parts.config.get("response_template").cloned();
         let templates = ChatTemplates::load(&source.files, &options, &parts)?;
         let tokenizer = parts.tokenizer()?;
         let vocabulary = Arc::new(Vocabulary::new(&tokenizer, &parts.special_ids(&tokenizer)));
@@ -188,6 +191,7 @@ impl Model {
             encoder,
             vocabulary,
             templates,
+            response_template,
             max_model_len,
             default_template_kwargs,
         })
@@ -280,6 +284,7 @@ impl Model {
         parsers::Vocabulary {
             ids: self.encoder.tokens(),
             special: self.encoder.special_ids().iter().filter_map(text).collect(),
+            response_template: self.response_template.clone(),
         }
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::engine::{ReadReasoning, ReadTools, Setup};
 use super::registry::{closest, reasoning_named, tools_named};
-use super::{Context, Plan, Vocabulary};
+use super::{Context, Plan, Unsupported, Vocabulary};
 
 /// Why a dialect cannot be served.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -26,6 +26,14 @@ pub enum DialectError {
         name: String,
         /// What is missing.
         tokens: Vec<&'static str>,
+    },
+    /// The model's files do not say what the dialect has to know.
+    #[error("parser {name:?} cannot read this model's replies: {reason}")]
+    Unreadable {
+        /// The parser.
+        name: String,
+        /// What is wrong.
+        reason: String,
     },
     /// The reasoning is said by the tool parser of the same name, which is not the one that was asked for.
     #[error("reasoning parser {reasoning:?} works with tool-call parser {reasoning:?} or none, not with {tools:?}")]
@@ -68,6 +76,10 @@ impl Dialect {
         let own =
             || reasoning_parser.and_then(|name| self::tools(name, &setup).ok()).filter(|half| half.reads_always());
         let tools = named.or_else(own);
+        if let Some(reason) = tools.as_ref().and_then(|half| half.problem()) {
+            let name = tool_parser.or(reasoning_parser).unwrap_or_default().to_owned();
+            return Err(DialectError::Unreadable { name, reason: reason.to_owned() });
+        }
         if let (None, Some(half), Some(other)) =
             (&reasoning, reasoning_parser, tool_parser.filter(|_| enable_auto_tools))
             && half != other
@@ -76,6 +88,17 @@ impl Dialect {
         }
         let numbered = matches!(model_type, "kimi_k2" | "kimi_k25" | "kimi_k3");
         Ok((reasoning.is_some() || tools.is_some()).then_some(Self { reasoning, tools, numbered }))
+    }
+
+    /// What the request asks of the dialect that it does not have.
+    pub fn refuses(&self, context: &Context) -> Option<Unsupported> {
+        let by_reasoning = self.reasoning.as_ref().and_then(|half| half.refuses(context));
+        by_reasoning.or_else(|| self.tools.as_ref()?.refuses(context))
+    }
+
+    /// Whether the facts of a request need the text of its prompt.
+    pub fn wants_prompt_text(&self) -> bool {
+        self.tools.as_ref().is_some_and(|half| half.wants_prompt_text())
     }
 
     /// Applies one request's facts.

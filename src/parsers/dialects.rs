@@ -1,6 +1,7 @@
 //! One file per dialect: the format with an example, who emits it, where it comes from, and the data that reads it.
 
 pub(super) mod apertus;
+pub(super) mod beam;
 pub(super) mod cohere_command3;
 pub(super) mod cohere_command4;
 pub(super) mod deepseek_r1;
@@ -20,6 +21,7 @@ pub(super) mod granite4;
 pub(super) mod granite_20b_fc;
 pub(super) mod granite_thinking_parser;
 pub(super) mod hermes;
+pub(super) mod hf;
 pub(super) mod holo2;
 pub(super) mod hunyuan_a13b;
 pub(super) mod hy_v3;
@@ -42,6 +44,8 @@ pub(super) mod minimax_m2;
 pub(super) mod minimax_m2_append_think;
 pub(super) mod minimax_m3;
 pub(super) mod mistral;
+pub(super) mod muse;
+pub(super) mod muse_glimmer;
 pub(super) mod nemotron_v3;
 pub(super) mod olmo3;
 pub(super) mod openai;

@@ -15,8 +15,10 @@ mod grammar;
 mod manners;
 mod marks;
 mod memory;
+pub(super) mod messages;
 mod newlines;
 mod output;
+pub(super) mod regions;
 mod scan;
 mod thinking;
 pub(super) mod whole;
@@ -35,7 +37,7 @@ pub(super) use thinking::{Counting, Reopens, Start, Stray, Thinking};
 use std::fmt::Debug;
 
 use super::message::Answer;
-use super::{Context, Events, Token, Vocabulary};
+use super::{Context, Events, Token, Unsupported, Vocabulary};
 
 /// A piece of a reply, as the reasoning half divides it.
 #[derive(Debug, Clone, Copy)]
@@ -58,6 +60,12 @@ pub(super) struct Setup<'a> {
 
 /// The reasoning half of a dialect.
 pub(super) trait ReadReasoning: Debug + Send + Sync {
+    /// What the request asks of the dialect that it does not have.
+    fn refuses(&self, context: &Context) -> Option<Unsupported> {
+        let _ = context;
+        None
+    }
+
     /// False where the request switches reasoning off: all text is for the tool half.
     fn is_on(&self, context: &Context) -> bool;
 
@@ -110,6 +118,22 @@ pub(super) trait ReadReasoning: Debug + Send + Sync {
 
 /// The tool half of a dialect.
 pub(super) trait ReadTools: Debug + Send + Sync {
+    /// What the request asks of the dialect that it does not have.
+    fn refuses(&self, context: &Context) -> Option<Unsupported> {
+        let _ = context;
+        None
+    }
+
+    /// Why it cannot read this model's replies.
+    fn problem(&self) -> Option<&str> {
+        None
+    }
+
+    /// True where the prompt's text decides where a reply begins.
+    fn wants_prompt_text(&self) -> bool {
+        false
+    }
+
     /// Where it begins.
     fn start(&self, context: &Context) -> ToolMemory;
 

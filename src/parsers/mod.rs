@@ -54,6 +54,8 @@ pub struct Vocabulary {
     pub ids: HashMap<String, u32>,
     /// The tokens flagged as special (vLLM's `all_special_ids`), with their text.
     pub special: Vec<(u32, String)>,
+    /// `response_template` of `tokenizer_config.json`: how the model divides its replies.
+    pub response_template: Option<Value>,
 }
 
 /// `tool_choice` of the request.
@@ -97,10 +99,21 @@ pub struct Context {
     pub reasoning_effort: Option<String>,
     /// The rendered prompt: some dialects look whether it left reasoning open.
     pub prompt_token_ids: Vec<u32>,
+    /// The text of the prompt's end, for a dialect that [wants](Dialect::wants_prompt_text) it.
+    pub prompt_text: String,
     /// Tool calls in the conversation so far, for sequential ids.
     pub history_tool_calls: usize,
     /// Seed for ids of tool calls; different for every choice of every request.
     pub id_seed: u64,
+}
+
+/// A template argument whose value the dialect does not know.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Unsupported {
+    /// Its name in `chat_template_kwargs`.
+    pub argument: &'static str,
+    /// What it may be.
+    pub supported: &'static [&'static str],
 }
 
 impl Context {

@@ -87,6 +87,10 @@ impl Plan {
     /// Ends the reply: what was held back is said, what was left open is closed. Follows the last [`step`](Self::step)
     /// into the same `events`, so that both become one delta.
     pub fn finish(&self, state: &mut State, events: &mut Events) {
+        // vLLM's engine ends a reply in a delta of its own, whose entries go behind those of the last chunk.
+        if self.tools().is_some_and(ReadTools::is_engine) {
+            events.set_apart();
+        }
         self.end(state, events, None);
     }
 
@@ -199,7 +203,10 @@ impl Plan {
         }
         let content = match self.calls {
             Calls::Named | Calls::Required => None,
-            _ if !said.calls.is_empty() => Some(said.content).filter(|content| !content.trim().is_empty()),
+            _ if !said.calls.is_empty() => {
+                let blank = |content: &str| content.is_empty() || !said.settled && content.trim().is_empty();
+                Some(said.content).filter(|content| !blank(content))
+            }
             _ if promoted => rest,
             // Nothing looked for calls: the text is content as it is, were it empty.
             Calls::Off => rest,

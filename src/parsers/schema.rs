@@ -59,6 +59,19 @@ pub(super) fn properties<'t>(tools: &'t [Tool], function: &str) -> Option<&'t se
     tool.parameters.get("properties")?.as_object().filter(|members| !members.is_empty())
 }
 
+/// The schema of a parameter, where it has one.
+pub(super) fn of_parameter<'t>(tools: &'t [Tool], function: &str, key: &str) -> Option<&'t Value> {
+    properties(tools, function)?.get(key).filter(|schema| schema.is_object())
+}
+
+/// A parameter can only be a string: its schema says so, or the function has no schema at all.
+pub(super) fn is_string(tools: &[Tool], function: &str, key: &str) -> bool {
+    if properties(tools, function).is_none() {
+        return true;
+    }
+    of_parameter(tools, function, key).map_or(Types::UNKNOWN, Types::of).only_string
+}
+
 fn collect<'s>(schema: &'s Value, names: &mut Vec<&'s str>) {
     let before = names.len();
     match schema.get("type") {

@@ -43,6 +43,8 @@ enum Grammar {
     MistralJson,
     /// None: the model is trusted.
     Free,
+    /// None: what cannot be promised without one is refused, or only calls that must come.
+    Refused { forced_only: bool },
 }
 
 /// Facts of one tool parser.
@@ -54,7 +56,7 @@ struct ToolParser {
 }
 
 fn tool_parser(name: &str) -> ToolParser {
-    use Grammar::{Free, Json, MistralJson, Tag};
+    use Grammar::{Free, Json, MistralJson, Refused, Tag};
     use Specials::{Kept, Skipped, WithTools};
     let (specials, grammar) = match name {
         "hermes" | "qwen3_json" => (WithTools, Tag("hermes")),
@@ -76,6 +78,7 @@ fn tool_parser(name: &str) -> ToolParser {
         "granite" | "seed_oss" => (Kept, Json),
         "gemma4" | "inkling" => (Kept, Free),
         "poolside_v1" => (WithTools, Free),
+        "hf" | "beam" => (Kept, Refused { forced_only: name == "beam" }),
         "dots" | "hy_v4" | "k2_horizon" | "kimi_k3" | "minimax_m3" | "muse" | "muse_glimmer" | "musespark1x" => {
             (Skipped, Free)
         }
@@ -92,11 +95,13 @@ fn reasoning_keeps_specials(name: &str) -> bool {
         name,
         "deepseek_v4"
             | "deepseek_v41"
+            | "beam"
             | "gemma4"
             | "glm45"
             | "glm47"
             | "ling3"
             | "granite_thinking_parser"
+            | "hf"
             | "kimi_k2"
             | "kimi_k3"
             | "mimo"
@@ -163,6 +168,8 @@ fn calls_grammar(
 ) -> Result<Option<StructuredOutputs>, ApiError> {
     let tools = request.tools.as_deref().unwrap_or_default();
     match (parser.grammar, &request.tool_choice) {
+        (Grammar::Refused { forced_only: true }, choice) => check_forced(choice.as_ref(), tools).map(|()| None),
+        (Grammar::Refused { .. }, _) => check_guarantees(request, tools).map(|()| None),
         (Grammar::Tag(syntax), Some(choice)) => Ok(tag_grammar(syntax, parser, request, choice, tools, given)),
         (Grammar::Json, choice) => {
             let has_tag = request.structured_outputs.as_ref().is_some_and(|given| given.structural_tag.is_some());
@@ -171,6 +178,34 @@ fn calls_grammar(
         (Grammar::MistralJson, Some(choice)) => Ok(mistral_grammar(request, choice, tools)),
         _ => Ok(None),
     }
+}
+
+/// Refuses calls that must come.
+fn check_forced(choice: Option<&ToolChoice>, tools: &[Tool]) -> Result<(), ApiError> {
+    let kind = match choice {
+        Some(ToolChoice::Required) if !tools.is_empty() => "required",
+        Some(ToolChoice::Named(_)) if !tools.is_empty() => "named",
+        _ => return Ok(()),
+    };
+    Err(no_guarantee("tool_choice", &format!("{kind} tool choice for this request")))
+}
+
+/// Refuses whatever cannot be promised of the calls without a grammar.
+fn check_guarantees(request: &ChatRequest, tools: &[Tool]) -> Result<(), ApiError> {
+    let (param, what) = match &request.tool_choice {
+        _ if tools.is_empty() => return Ok(()),
+        _ if tools.iter().any(|tool| tool.function.strict == Some(true)) => ("tools", "strict tools"),
+        Some(ToolChoice::Required) => ("tool_choice", "required tool choice"),
+        Some(ToolChoice::Named(_)) => ("tool_choice", "named tool choice"),
+        _ if request.parallel_tool_calls == Some(false) => ("parallel_tool_calls", "parallel_tool_calls=False"),
+        _ => return Ok(()),
+    };
+    Err(no_guarantee(param, &format!("{what} without a format-compatible structural grammar")))
+}
+
+fn no_guarantee(param: &str, what: &str) -> ApiError {
+    let message = format!("response_template parsing cannot guarantee {what} (parameter={param})");
+    ApiError::bad_param(param, message)
 }
 
 /// The structural tag, where calls must come, or may come and are bound to something.
@@ -391,4 +426,42 @@ fn check_cohere(model: &Model, request: &ChatRequest) -> Result<(), ApiError> {
          The configured model architecture ('{architecture}') does not support Cohere command structural tags, or \
          the schema cannot be expressed in that format."
     )))
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+
+    /// The parameter that is refused, as vLLM's own answers have it.
+    fn refused(parser: &str, extra: Value) -> Option<String> {
+        let tool = |strict: bool| json!({"type": "function", "function": {"name": "f", "strict": strict, "parameters": {"type": "object"}}});
+        let mut body =
+            json!({"messages": [{"role": "user", "content": "hi"}], "tools": [tool(extra["strict"] == true)]});
+        let members = extra.as_object().unwrap().clone().into_iter().filter(|(key, _)| key != "strict");
+        body.as_object_mut().unwrap().extend(members);
+        let request = ChatRequest::parse(&Bytes::from(body.to_string())).unwrap();
+        let error = calls_grammar(&tool_parser(parser), &request, None).err()?;
+        error.body.to_json()["error"]["param"].as_str().map(str::to_owned)
+    }
+
+    #[test]
+    fn without_a_grammar_nothing_is_promised_of_the_calls() {
+        for (extra, hf, beam) in [
+            (json!({}), None, None),
+            (json!({"strict": true}), Some("tools"), None),
+            (json!({"parallel_tool_calls": false}), Some("parallel_tool_calls"), None),
+            (json!({"tool_choice": "required"}), Some("tool_choice"), Some("tool_choice")),
+            (
+                json!({"tool_choice": {"type": "function", "function": {"name": "f"}}}),
+                Some("tool_choice"),
+                Some("tool_choice"),
+            ),
+            (json!({"tool_choice": "required", "strict": true}), Some("tools"), Some("tool_choice")),
+        ] {
+            assert_eq!(refused("hf", extra.clone()).as_deref(), hf, "hf {extra}");
+            assert_eq!(refused("beam", extra.clone()).as_deref(), beam, "beam {extra}");
+        }
+    }
 }

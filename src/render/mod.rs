@@ -355,6 +355,7 @@ pub fn parser_context(
         chat_template_kwargs: Arc::new(template_kwargs),
         reasoning_effort: request.reasoning_effort.as_ref().map(|effort| effort.0.clone()),
         prompt_token_ids: prompt,
+        prompt_text: String::new(),
         history_tool_calls: conversation::count_tool_calls(&request.messages),
         id_seed,
     }

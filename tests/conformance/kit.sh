@@ -30,7 +30,8 @@ if [ $# -gt 0 ]; then
   exit
 fi
 check "$given"/plain-*.jsonl "$given"/parser-requests.jsonl
-parsers=$(cat "$HERE/parsers.txt")
-files=()
-for pair in $parsers; do files+=("$given/$pair.jsonl"); done
-check "${files[@]}" -- --agree-only
+for level in exact merged; do
+  files=()
+  for pair in $(sed -n "s/ $level\$//p" "$HERE/parsers.txt"); do files+=("$given/$pair.jsonl"); done
+  check "${files[@]}" -- --agree-only --level "$level"
+done

@@ -8,7 +8,7 @@
 //! }
 //! ```
 //!
-//! `tokens` are single tokens of the model. A case may have `request` (fields of the chat request), `prompt` (text of
+//! `tokens` are single tokens of the model, `response_template` is what its files say. A case may have `request` (fields of the chat request), `prompt` (text of
 //! which only tokens matter), `cut` (the output was cut or is malformed: a stream may differ from the whole answer),
 //! `drops` (sentinels that the dialect drops), `doubles` (the dialect says reasoning again as content). An output may be a list: then `{"text": "<think>"}` is text that only
 //! spells a token. Words `q1`, `q2`, … are sentinels: each must come out exactly once.
@@ -17,7 +17,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use couplet::parsers::{Dialect, Vocabulary};
+use couplet::parsers::{Context, Dialect, Vocabulary};
 use serde_json::{Value, json};
 
 use crate::request::context;
@@ -62,7 +62,9 @@ impl Fixture {
         let tokens: Vec<String> = serde_json::from_value(json["tokens"].clone()).unwrap();
         let ids: HashMap<_, _> = tokens.iter().cloned().zip(0..).collect();
         let special = json["special"].as_array().into_iter().flatten().map(|text| text.as_str().unwrap().to_owned());
-        let vocabulary = Vocabulary { special: special.map(|text| (ids[&text], text)).collect(), ids };
+        let response_template = json.get("response_template").cloned();
+        let special = special.map(|text| (ids[&text], text)).collect();
+        let vocabulary = Vocabulary { special, ids, response_template };
         let model_type = json["model_type"].as_str().unwrap_or("llama");
         let parsers = [json["tool_parser"].as_str(), json["reasoning_parser"].as_str()];
         let dialect = Dialect::new(parsers[0], parsers[1], &vocabulary, model_type, true);
@@ -80,7 +82,8 @@ impl Fixture {
             request["tools"] = self.json.get("tools").cloned().unwrap_or(json!([]));
         }
         let prompt = self.divide(&case["prompt"]).into_iter().map(|piece| piece.id()).collect::<Vec<_>>();
-        self.dialect.plan(context(&request, &prompt))
+        let prompt_text = case["prompt"].as_str().unwrap_or_default().to_owned();
+        self.dialect.plan(Context { prompt_text, ..context(&request, &prompt) })
     }
 
     /// Divides an output at its tokens.

@@ -15,6 +15,7 @@ pub(crate) fn context(request: &Value, prompt: &[u32]) -> Context {
         chat_template_kwargs: Arc::new(kwargs(request)),
         reasoning_effort: request["reasoning_effort"].as_str().map(str::to_owned),
         prompt_token_ids: prompt.to_vec(),
+        prompt_text: String::new(),
         history_tool_calls: history(&request["messages"]),
         id_seed: 7,
     }

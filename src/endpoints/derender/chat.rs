@@ -35,9 +35,11 @@ pub(super) fn whole(
     if served.dialect.is_some() && known.is_none() {
         return Err(ApiError::bad_request(NO_CHAT_REQUEST));
     }
+    if let Some(reason) = known.and_then(|known| plan::refusal(served, &known.facts)) {
+        return Err(ApiError::bad_request(reason));
+    }
     let prompt = prompt.or(answer.prompt_token_ids.as_deref()).unwrap_or_default();
-    // vLLM gives its one-shot parser the engine's copy of the prompt only.
-    let reader = ChatReader::new(served, known, answer.prompt_token_ids.as_deref().unwrap_or_default(), None);
+    let reader = ChatReader::new(served, known, prompt, None);
     let mut json = JsonBuffer::default();
     envelope(served, &answer, body.model.as_deref(), "chat.completion").open(&mut json);
     for (at, choice) in answer.choices.iter().enumerate() {
@@ -74,6 +76,9 @@ pub(super) fn chunk(
     checks::one_choice(&chunk, "derender_chat_stream")?;
     let prompt_len = prompt.map_or(0, <[u32]>::len);
     checks::check_stream_length(served, prompt_len, body.stream_state.as_ref(), &chunk)?;
+    if known.is_some_and(|known| plan::refusal(served, &known.facts).is_some()) {
+        return Err(checks::invalid_state("derender failed".to_owned()));
+    }
     // Our own state has all that the prompt could tell.
     let thinks = body.stream_state.as_ref().and_then(StreamState::thinks);
     let prompt = prompt.filter(|_| thinks.is_none()).or(chunk.prompt_token_ids.as_deref()).unwrap_or_default();

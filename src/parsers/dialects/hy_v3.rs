@@ -59,8 +59,8 @@ pub(super) const GRAMMAR: Grammar = Grammar {
         on(Args, END_CALL, &[End], Preamble),
         on(Args, END_CALLS, &[End], Between),
     ],
-    body: Body::Params(Params { typing: Typing::Own { streams, value }, opens: true, ..Params::plain(tag) }),
-    manners: Manners { says_empty: true, ..Manners::PLAIN },
+    body: Body::Params(Params { typing: Typing::Own { streams, value }, waits: true, ..Params::plain(tag) }),
+    manners: Manners { joined: true, says_empty: true, ..Manners::PLAIN },
     whole,
 };
 

@@ -46,10 +46,10 @@ static GRAMMAR: Grammar = Grammar {
     ],
     body: Body::Params(Params {
         typing: Typing::Own { streams: hy_v3::streams, value: hy_v3::value },
-        opens: true,
+        waits: true,
         ..Params::plain(hy_v3::tag)
     }),
-    manners: Manners { forces_json: false, says_empty: true, ..Manners::PLAIN },
+    manners: Manners { forces_json: false, joined: true, says_empty: true, ..Manners::PLAIN },
     whole,
 };
 

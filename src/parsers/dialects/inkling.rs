@@ -11,7 +11,9 @@
 
 use super::super::engine::Act::{Begin, End};
 use super::super::engine::Mode::{Body as Args, Content, Preamble};
-use super::super::engine::{Body, By, Grammar, Ids, JsonCall, Manners, Reopens, Start, Stray, Thinking, on, whole};
+use super::super::engine::{
+    Body, By, Flow, Grammar, Ids, JsonCall, Manners, Reopens, Start, Stray, Thinking, on, whole,
+};
 use super::super::registry::Definition;
 use super::qwen3;
 
@@ -62,7 +64,7 @@ static GRAMMAR: Grammar = Grammar {
         on(Args, END_MESSAGE, &[End], Content),
         on(Args, END_SAMPLING, &[End], Content),
     ],
-    body: Body::JsonCall(JsonCall { arguments: &["args"], ids: Ids::OfModel, ..JsonCall::MARKED }),
+    body: Body::JsonCall(JsonCall { arguments: &["args"], ids: Ids::OfModel, flow: Flow::Certain, ..JsonCall::MARKED }),
     manners: Manners { forces_json: false, always: true, ..Manners::ENGINE },
     whole: whole::as_said,
 };

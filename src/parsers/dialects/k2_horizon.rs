@@ -20,7 +20,7 @@ use super::super::message::Answer;
 use super::super::python::{self, Json};
 use super::super::registry::Definition;
 use super::super::schema::{self, Types};
-use super::super::{Context, Token, ToolChoice};
+use super::super::{Context, Token, ToolChoice, Unsupported};
 use super::deepseek_r1;
 
 pub(in crate::parsers) static DIALECT: Definition = Definition {
@@ -90,7 +90,18 @@ impl Efforts {
     }
 }
 
+/// A template argument that is there must be one of these.
+fn one_of(context: &Context, argument: &'static str, supported: &'static [&'static str]) -> Option<Unsupported> {
+    let value = context.chat_template_kwargs.get(argument)?;
+    let known = value.as_str().is_some_and(|value| supported.contains(&value));
+    (!known).then_some(Unsupported { argument, supported })
+}
+
 impl ReadReasoning for Efforts {
+    fn refuses(&self, context: &Context) -> Option<Unsupported> {
+        one_of(context, "reasoning_effort", &["high", "medium", "low"])
+    }
+
     fn is_on(&self, _context: &Context) -> bool {
         true
     }
@@ -124,7 +135,7 @@ impl ReadReasoning for Efforts {
     }
 
     fn says_empty(&self, chunk: &[Token<'_>]) -> bool {
-        chunk.iter().any(|token| LEVELS.iter().any(|level| level.close == token.text))
+        chunk.iter().any(|token| token.text == GROUP || LEVELS.iter().any(|level| level.close == token.text))
     }
 
     fn whole(&self, _context: &Context, reasoning: String, rest: String) -> (Option<String>, Option<String>) {
@@ -137,6 +148,10 @@ impl ReadReasoning for Efforts {
 struct Horizon;
 
 impl ReadTools for Horizon {
+    fn refuses(&self, context: &Context) -> Option<Unsupported> {
+        one_of(context, "tool_call_format", &["json", "xml", "xml_typed"])
+    }
+
     fn start(&self, _context: &Context) -> ToolMemory {
         ToolMemory::default()
     }

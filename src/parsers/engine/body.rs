@@ -179,6 +179,7 @@ impl Body {
         match (self, memory) {
             (Self::PyCalls(body), BodyMemory::PyCalls(memory)) => body.end_chunk(memory, out),
             (Self::JsonList(body), BodyMemory::JsonList(memory)) => body.end_chunk(memory, out),
+            (Self::Params(body), BodyMemory::Params(memory)) => body.end_chunk(memory, out),
             _ => {}
         }
     }

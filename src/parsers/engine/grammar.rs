@@ -158,7 +158,7 @@ impl ReadTools for Compiled {
 
     fn end_chunk(&self, memory: &mut ToolMemory, out: &mut Output<'_>) {
         let manners = &self.grammar.manners;
-        if memory.open {
+        if memory.open && (memory.announced || self.grammar.body.names_itself()) {
             self.grammar.body.end_chunk(&mut memory.body, out);
         }
         let ended = manners.says_end && memory.called && !memory.open;

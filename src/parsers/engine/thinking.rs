@@ -127,23 +127,14 @@ impl Thinking {
             _ => OPEN..CLOSE + 1,
         };
         let outside = marks.literals_and(own.chain(around..list.len() as MarkId), spellings(OPEN));
+        let settled = marks.literals(around..list.len() as MarkId);
         if let Some(words) = self.words {
             marks = marks.dropping_specials(vocabulary, &[]).waiting_for(vocabulary, words);
         }
         let inside = marks.literals_and(0..list.len() as MarkId, spellings(CLOSE));
         let in_prompt = [self.open, self.close].map(|text| vocabulary.ids.get(text).copied());
         let turns = self.turns.iter().filter_map(|text| vocabulary.ids.get(*text).copied()).collect();
-        Box::new(Compiled {
-            thinking: self,
-            marks,
-            inside,
-            outside,
-            nothing: Literals::new([]),
-            turns,
-            around,
-            drops,
-            in_prompt,
-        })
+        Box::new(Compiled { thinking: self, marks, inside, outside, settled, turns, around, drops, in_prompt })
     }
 }
 
@@ -153,8 +144,8 @@ struct Compiled {
     marks: Marks,
     inside: Literals,
     outside: Literals,
-    /// What to look for where no mark may come.
-    nothing: Literals,
+    /// After reasoning that cannot begin again.
+    settled: Literals,
     turns: Vec<u32>,
     /// The first of the marks around content.
     around: MarkId,
@@ -302,15 +293,6 @@ impl Compiled {
         self.text(memory, token.text, false, say);
     }
 
-    /// What to look for here.
-    fn literals(&self, memory: &ReasoningMemory) -> &Literals {
-        match self.thinking.reopens {
-            _ if memory.inside => &self.inside,
-            Reopens::AtStart if !self.reopens(memory) => &self.nothing,
-            _ => &self.outside,
-        }
-    }
-
     /// Says content. Where marks may stand around it, white space outside of them is nothing.
     fn say_rest(&self, memory: &mut ReasoningMemory, mut token: Token<'_>, say: &mut dyn FnMut(Piece<'_>)) {
         if self.thinking.strips && !memory.stripped {
@@ -330,6 +312,16 @@ impl Compiled {
             say(Piece::Rest(Token { id, text: solid }));
         }
         memory.blank.push_str(blank);
+    }
+
+    /// What to look for in text.
+    fn literals(&self, memory: &ReasoningMemory) -> &Literals {
+        match self.thinking.reopens {
+            _ if memory.inside => &self.inside,
+            Reopens::AtStart if !self.reopens(memory) => &self.settled,
+            Reopens::Once if !self.reopens(memory) && !self.drops_close(memory) => &self.settled,
+            _ => &self.outside,
+        }
     }
 
     fn reopens(&self, memory: &ReasoningMemory) -> bool {

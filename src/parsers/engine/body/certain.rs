@@ -30,6 +30,9 @@ pub(in crate::parsers) struct CertainMemory {
     /// What waits.
     #[serde(rename = "h", skip_serializing_if = "is_default")]
     held: String,
+    /// Nothing follows.
+    #[serde(rename = "z", skip_serializing_if = "is_default")]
+    ended: bool,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -64,8 +67,13 @@ impl CertainMemory {
         }
     }
 
-    /// The arguments are complete, or were cut.
+    /// The arguments are complete, or were cut. Where there were none, they are an empty object.
     pub(super) fn end(&mut self, out: &mut Output<'_>) {
+        let read = self.ended || self.place != Place::Key || self.json.depth > 0 || !self.held.is_empty();
+        if !read && !self.function.is_empty() {
+            out.arguments("{}");
+        }
+        self.ended = true;
         self.flush(out);
     }
 

@@ -148,6 +148,13 @@ impl JsonCallMemory {
         Self { raw: text, place: Place::Bad, ..Self::default() }
     }
 
+    /// In a list, the next call or its end follows: what is not certain yet will not change.
+    pub(in crate::parsers) fn settle(&mut self, out: &mut Output<'_>) {
+        if self.is_closed() {
+            self.certain.end(out);
+        }
+    }
+
     /// The object is complete.
     pub(in crate::parsers) fn is_closed(&self) -> bool {
         self.place == Place::End
@@ -228,9 +235,6 @@ impl JsonCall {
         let Some(char) = chars.next() else { return text };
         if matches!(char, ' ' | '\t' | '\n' | '\r') {
             return chars.as_str();
-        }
-        if char == '}' {
-            memory.certain.end(out);
         }
         memory.place = match (memory.place, char) {
             (Place::Open, '{') => Place::Key,

@@ -108,6 +108,7 @@ impl JsonList {
 
     fn read_call<'t>(&self, memory: &mut JsonListMemory, text: &'t str, out: &mut Output<'_>) -> &'t str {
         let rest = self.call.read(&mut memory.call, text, out);
+        memory.call.settle(out);
         memory.begun |= memory.call.is_begun();
         if memory.call.is_over() {
             let goes_on = memory.call.is_closed() && memory.call.is_begun() && !memory.single;

@@ -1,8 +1,8 @@
 //! Parameters between tags, `<parameter=city>Paris</parameter>`, made into JSON while they arrive.
 //!
 //! A value that the schema says is a string, and nothing else, goes out as it comes; the JSON stays open behind it until
-//! the next parameter or the end of the call. Any other value waits for its end, since only then is it known what it is,
-//! and its key waits with it: if the reply is cut before, the arguments can still be closed.
+//! the next parameter or the end of the call. Any other value waits for its end, since only then is it known what it is;
+//! its key goes out before it where vLLM's does.
 
 use serde::{Deserialize, Serialize};
 
@@ -29,8 +29,8 @@ pub(in crate::parsers) struct Params {
     /// A single parameter of one of these names, that the function does not have, holds all arguments.
     pub(in crate::parsers) wrappers: &'static [&'static str],
     pub(in crate::parsers) typing: Typing,
-    /// The arguments' brace goes out with the first text of the body that is no tag.
-    pub(in crate::parsers) opens: bool,
+    /// What follows the head waits for the next chunk, which has the arguments' brace at least.
+    pub(in crate::parsers) waits: bool,
 }
 
 /// What makes a value of a text.
@@ -50,7 +50,7 @@ pub(in crate::parsers) enum Typing {
 impl Params {
     /// Values as they stand between their tags.
     pub(in crate::parsers) const fn plain(tag: fn(&str) -> Tag<'_>) -> Self {
-        Self { tag, trims_newlines: false, says_at: None, wrappers: &[], typing: Typing::Schema, opens: false }
+        Self { tag, trims_newlines: false, says_at: None, wrappers: &[], typing: Typing::Schema, waits: false }
     }
 }
 
@@ -114,6 +114,12 @@ pub(in crate::parsers) struct ParamsMemory {
     /// The brace went out.
     #[serde(rename = "o", skip_serializing_if = "is_default")]
     opened: bool,
+    /// The chunk of the head is over.
+    #[serde(rename = "c", skip_serializing_if = "is_default")]
+    next_chunk: bool,
+    /// What followed the head in its chunk.
+    #[serde(rename = "e", skip_serializing_if = "is_default")]
+    early: String,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -128,6 +134,9 @@ enum Place {
     /// In a value that waits for its end.
     #[serde(rename = "w")]
     Waits,
+    /// In a value that waits for its end, after its key went out.
+    #[serde(rename = "k")]
+    Keyed,
     /// After a value that may hold all arguments, and waits for what follows.
     #[serde(rename = "a")]
     Wraps,
@@ -146,9 +155,17 @@ impl ParamsMemory {
 
 impl Params {
     pub(super) fn read(&self, memory: &mut ParamsMemory, text: &str, out: &mut Output<'_>) {
-        if self.opens && !memory.opened && !text.starts_with('<') {
-            memory.opened = true;
-            out.arguments("{");
+        if self.waits && !memory.next_chunk {
+            memory.early.push_str(text);
+            memory.next_chunk = memory.early.len() > MAX_WAITING;
+            if memory.next_chunk {
+                self.read(memory, "", out);
+            }
+            return;
+        }
+        if !memory.early.is_empty() {
+            let early = std::mem::take(&mut memory.early);
+            self.read(memory, &early, out);
         }
         if memory.held.is_empty() {
             let kept = self.pieces(memory, text, out);
@@ -162,16 +179,34 @@ impl Params {
         memory.held = held;
     }
 
+    /// An engine chunk ends within the call.
+    pub(super) fn end_chunk(&self, memory: &mut ParamsMemory, out: &mut Output<'_>) {
+        if !self.waits {
+            return;
+        }
+        if memory.next_chunk {
+            self.read(memory, "", out);
+            if !memory.begun() {
+                memory.opened = true;
+                out.arguments("{");
+            }
+        }
+        memory.next_chunk = true;
+    }
+
     /// The call ends, by this mark or at the end of the reply.
     ///
-    /// At the end of the reply a value was cut if it is still open. One that waited is dropped with its key; one that
-    /// went out already stays open, and a whole answer drops it.
+    /// At the end of the reply a value was cut if it is still open. One that waited is dropped, with its key if that waited,
+    /// too; what went out already stays open, and a whole answer drops it.
     pub(super) fn end(&self, mut memory: ParamsMemory, mark: &str, out: &mut Output<'_>) {
+        memory.next_chunk = true;
+        self.read(&mut memory, "", out);
         let held = std::mem::take(&mut memory.held);
         self.value(&mut memory, &held, out);
         let cut = mark.is_empty();
         match memory.place {
             Place::Streams if cut => return out.quoted(&memory.value),
+            Place::Keyed if cut => return,
             Place::Waits if cut || memory.kind == Value::Json => {}
             _ => self.close(&mut memory, out),
         }
@@ -227,17 +262,27 @@ impl Params {
         };
         if streams {
             self.stream(memory, out);
+        } else if matches!(self.typing, Typing::Schema) && kind == Value::Text && !self.may_wrap(memory, out) {
+            self.say_key_early(memory, out);
+            memory.place = Place::Keyed;
         }
     }
 
     /// From here on the value goes out as it comes.
     fn stream(&self, memory: &mut ParamsMemory, out: &mut Output<'_>) {
+        if memory.place != Place::Keyed {
+            self.say_key_early(memory, out);
+        }
         memory.place = Place::Streams;
+        out.arguments("\"");
+        out.quoted(&std::mem::take(&mut memory.value));
+    }
+
+    /// Says the key of a value that is not complete. A whole answer drops both if the value is cut.
+    fn say_key_early(&self, memory: &mut ParamsMemory, out: &mut Output<'_>) {
         let end = if memory.begun() { "}" } else { "{}" };
         out.note_cut(&(memory.pending.clone() + end));
         say_key(memory, out);
-        out.arguments("\"");
-        out.quoted(&std::mem::take(&mut memory.value));
     }
 
     fn value(&self, memory: &mut ParamsMemory, text: &str, out: &mut Output<'_>) {
@@ -289,7 +334,7 @@ impl Params {
                 memory.place = Place::Wraps;
                 return;
             }
-            Place::Waits => self.say_value(memory, out),
+            Place::Waits | Place::Keyed => self.say_value(memory, out),
         }
         memory.newline = false;
         memory.place = Place::Outside;
@@ -303,7 +348,7 @@ impl Params {
         memory.count == 0 && self.wrappers.contains(&memory.key.as_str()) && strange()
     }
 
-    /// Says a value that waited. Beside strings that go out late, what its end depends on goes out later still.
+    /// Says a value that waited. Where vLLM's engine does, what can still change waits for what follows.
     fn say_value(&self, memory: &mut ParamsMemory, out: &mut Output<'_>) {
         let text = std::mem::take(&mut memory.value);
         let schema = schema_of(memory, &memory.key, out);
@@ -319,9 +364,11 @@ impl Params {
                 }
             }
         };
-        say_key(memory, out);
+        if memory.place != Place::Keyed {
+            say_key(memory, out);
+        }
         let typed = python::dumps(&typed);
-        if self.says_at.is_none() {
+        if matches!(self.typing, Typing::Own { .. }) {
             return out.arguments(&typed);
         }
         let now = typed.strip_suffix('"').filter(|_| only_string(memory, out)).unwrap_or_default();
@@ -350,15 +397,11 @@ fn say_key(memory: &mut ParamsMemory, out: &mut Output<'_>) {
     memory.count = memory.count.saturating_add(1);
 }
 
-/// The parameter can only be a string: its schema says so, or the function has no schema at all.
-fn only_string(memory: &ParamsMemory, out: &Output<'_>) -> bool {
-    let Some(properties) = schema::properties(&out.context.tools, &memory.function) else { return true };
-    let schema = properties.get(&memory.key).filter(|schema| schema.is_object());
-    schema.map_or(Types::UNKNOWN, Types::of).only_string
-}
-
 /// The schema of a parameter, where it has one.
 fn schema_of<'o>(memory: &ParamsMemory, key: &str, out: &'o Output<'_>) -> Option<&'o serde_json::Value> {
-    let properties = schema::properties(&out.context.tools, &memory.function)?;
-    properties.get(key).filter(|schema| schema.is_object())
+    schema::of_parameter(&out.context.tools, &memory.function, key)
+}
+
+fn only_string(memory: &ParamsMemory, out: &Output<'_>) -> bool {
+    schema::is_string(&out.context.tools, &memory.function, &memory.key)
 }
