@@ -27,6 +27,17 @@ fn marks_decide_and_special_ones_before_common_ones() {
 }
 
 #[test]
+fn a_template_wins_over_a_vocabulary_that_came_from_another_family() {
+    let llama = "<|start_header_id|>";
+    assert_eq!(chosen("llama", llama, &["<|python_tag|>"]), [Some("llama3_json"), None]);
+    assert_eq!(chosen("llama", "<|im_start|><tool_call>", &["<|python_tag|>"]), [Some("hermes"), None]);
+    assert_eq!(chosen("llama", "<|im_start|>", &["<|python_tag|>"]), [None, None]);
+    assert_eq!(chosen("mistral", "[TOOL_CALLS]", &["[THINK]"]), [Some("mistral"), None]);
+    assert_eq!(chosen("mistral", "[TOOL_CALLS][THINK]", &[]), [Some("mistral"), Some("mistral")]);
+    assert_eq!(chosen("nemotron_h", "<TOOLCALL>", &["[TOOL_CALLS]"]), [None, None]);
+}
+
+#[test]
 fn nothing_is_chosen_for_a_model_that_knows_no_marks() {
     assert_eq!(chosen("llama", "{{ messages }}", &["<s>", "</s>"]), [None, None]);
 }

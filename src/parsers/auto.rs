@@ -33,12 +33,14 @@ struct Rule {
     types: &'static [&'static str],
     /// Marks that the template or the vocabulary must have.
     marks: &'static [&'static str],
+    /// Words that the template itself must have: a vocabulary may come from another family.
+    template: &'static [&'static str],
     /// Words that the template must not have.
     unless: &'static [&'static str],
 }
 
 const fn rule(name: &'static str, types: &'static [&'static str], marks: &'static [&'static str]) -> Rule {
-    Rule { name, types, marks, unless: &[] }
+    Rule { name, types, marks, template: &[], unless: &[] }
 }
 
 const TOOLS: &[Rule] = &[
@@ -61,7 +63,15 @@ const TOOLS: &[Rule] = &[
     rule("lfm2", &[], &["<|tool_call_start|>"]),
     rule("functiongemma", &[], &["<start_function_call>"]),
     rule("gemma4", &[], &["<|tool_call>"]),
-    rule("mistral", &[], &["[TOOL_CALLS]"]),
+    Rule { unless: &["<TOOLCALL>"], ..rule("mistral", &[], &["[TOOL_CALLS]"]) },
+    rule("longcat", &[], &["<longcat_tool_call>"]),
+    rule("apertus", &["apertus"], &[]),
+    rule("hunyuan_a13b", &["hunyuan_v1_moe"], &["<tool_calls>"]),
+    rule("internlm", &["internlm2", "internlm3"], &["<|plugin|>"]),
+    rule("jamba", &["jamba"], &["<tool_calls>"]),
+    rule("olmo3", &["olmo2", "olmo3"], &["<function_calls>"]),
+    rule("step3", &["step3_vl", "step3_text"], &["<｜tool_calls_begin｜>"]),
+    rule("ernie45", &["ernie4_5", "ernie4_5_moe"], &["<tool_call>"]),
     rule("granite", &["granite", "granitemoe"], &["<|tool_call|>"]),
     rule("granite4", &["granite", "granitemoe", "granitemoehybrid"], &["<tool_call>"]),
     rule("phi4_mini_json", &[], &["<|tool_call|>", "<|tool|>"]),
@@ -69,7 +79,9 @@ const TOOLS: &[Rule] = &[
     rule("step5", &["step5"], &["<function="]),
     rule("mimo", &["mimo", "mimo_v2_flash"], &["<function="]),
     rule("qwen3_coder", &[], &["<function=", "<parameter="]),
-    rule("llama3_json", &[], &["<|python_tag|>"]),
+    // Fine-tunes of Llama keep its tokens and call tools in their own way.
+    Rule { template: &["<tool_call>"], ..rule("hermes", &[], &[]) },
+    Rule { template: &["<|start_header_id|>"], ..rule("llama3_json", &[], &["<|python_tag|>"]) },
     rule("hermes", &[], &["<tool_call>"]),
 ];
 
@@ -87,7 +99,11 @@ const REASONING: &[Rule] = &[
     rule("glm45", &[], &["<arg_key>", "<think>"]),
     rule("cohere_command3", &[], &["<|START_THINKING|>"]),
     rule("gemma4", &[], &["<|tool_call>", "<|channel>"]),
-    rule("mistral", &[], &["[THINK]"]),
+    Rule { template: &["[THINK]"], ..rule("mistral", &[], &[]) },
+    rule("hunyuan_a13b", &["hunyuan_v1_moe"], &["<think>"]),
+    rule("olmo3", &["olmo2", "olmo3"], &["<think>"]),
+    rule("step3", &["step3_vl", "step3_text"], &["<think>"]),
+    rule("ernie45", &["ernie4_5", "ernie4_5_moe"], &["<think>"]),
     rule("granite", &["granite", "granitemoe"], &["Here is my thought process"]),
     rule("step3p5", &["step3p5"], &["<think>"]),
     rule("mimo", &["mimo", "mimo_v2_flash"], &["<think>"]),
@@ -113,7 +129,8 @@ fn choose(rules: &[Rule], facts: Facts<'_>, kind: Kind) -> Option<Choice> {
         })
     };
     let found = rules.iter().find(|rule| rule.fits(facts) && is_served(rule.name))?;
-    let why = match found.marks {
+    let marks: Vec<&str> = found.marks.iter().chain(found.template).copied().collect();
+    let why = match marks.as_slice() {
         [] => format!("model_type is {}", facts.model_type),
         marks => format!("the model knows {}", marks.join(" and ")),
     };
@@ -125,6 +142,7 @@ impl Rule {
         let knows = |mark: &&str| facts.template.contains(*mark) || facts.vocabulary.ids.contains_key(*mark);
         (self.types.is_empty() || self.types.contains(&facts.model_type))
             && self.marks.iter().all(knows)
+            && self.template.iter().all(|word| facts.template.contains(word))
             && !self.unless.iter().any(|word| facts.template.contains(word))
     }
 }
