@@ -4,41 +4,51 @@ use couplet::api::cut::CutBody;
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
-const KEY: &str = "prompt_token_ids";
+const KEYS: [&str; 2] = ["prompt_token_ids", "chat_request"];
+const KEY: &str = KEYS[0];
 
-/// What the cut body and its list say together, and whether there was a list to cut.
-fn read(body: &str) -> (Option<Value>, bool) {
-    let cut = CutBody::new(body.as_bytes(), KEY);
-    let list = cut.list().map(serde_json::from_str::<Value>);
-    let cuts = list.is_some();
-    let rest = cut.parse::<Value>().ok();
-    let whole = match list {
-        None => rest,
-        Some(Err(_)) => None,
-        Some(Ok(list)) => rest.map(|mut rest| {
-            if rest[KEY].is_null() {
-                rest[KEY] = list;
+/// What the cut body and the values say together, and how many values were cut.
+fn read(body: &str) -> (Option<Value>, usize) {
+    let cut = CutBody::new(body.as_bytes(), KEYS);
+    let cuts = cut.values().iter().flatten().count();
+    let mut whole = cut.parse::<Value>().ok();
+    for (key, text) in KEYS.iter().zip(cut.values()) {
+        let Some(text) = text else { continue };
+        whole = match (whole, serde_json::from_str::<Value>(text)) {
+            (Some(mut whole), Ok(value)) => {
+                // Of a key that comes twice the last counts.
+                if whole[*key].is_null() {
+                    whole[*key] = value;
+                }
+                Some(whole)
             }
-            rest
-        }),
-    };
+            _ => None,
+        };
+    }
     (whole, cuts)
 }
 
-fn assert_same(body: &str, cuts: bool) {
+fn assert_same(body: &str, cuts: usize) {
     let whole = serde_json::from_str::<Value>(body).ok();
     assert_eq!(read(body), (whole, cuts), "{body}");
 }
 
 #[test]
 fn the_outermost_list_of_numbers_is_cut() {
-    assert_same(r#"{"prompt_token_ids": [1, 2, 3]}"#, true);
+    assert_same(r#"{"prompt_token_ids": [1, 2, 3]}"#, 1);
     assert_same(
         "{ \"a\" :\n\"x\\\"\\\\\" ,\t\"prompt_token_ids\"\r\n: [ 1 ,\n2 ] , \"b\": {\"c\": [1, [2], \"]\"]} }",
-        true,
+        1,
     );
-    assert_same(r#"{"a": {"prompt_token_ids": [9]}, "prompt_token_ids": []}"#, true);
-    assert_same(r#"{"a": "\"prompt_token_ids\": [9]", "b": [[1], {"x": -1.5e3}], "prompt_token_ids": [-1]}"#, true);
+    assert_same(r#"{"a": {"prompt_token_ids": [9]}, "prompt_token_ids": []}"#, 1);
+    assert_same(r#"{"a": "\"prompt_token_ids\": [9]", "b": [[1], {"x": -1.5e3}], "prompt_token_ids": [-1]}"#, 1);
+}
+
+#[test]
+fn objects_are_cut_beside_it() {
+    assert_same(r#"{"chat_request": {"a": [1, "}"], "prompt_token_ids": [2]}, "prompt_token_ids": [1]}"#, 2);
+    assert_same(r#"{"prompt_token_ids": [1], "x": 1, "chat_request": {}}"#, 2);
+    assert_same(r#"{"chat_request": "x", "prompt_token_ids": [[1]]}"#, 0);
 }
 
 #[test]
@@ -56,7 +66,7 @@ fn anything_else_is_left_to_serde() {
         "{",
         "",
     ] {
-        assert_same(body, false);
+        assert_same(body, 0);
     }
 }
 
@@ -68,14 +78,14 @@ fn a_broken_body_stays_broken() {
         r#"{"prompt_token_ids": [1], x}"#,
         r#"{"a": ]], "prompt_token_ids": [1]}"#,
     ] {
-        assert!(CutBody::new(body.as_bytes(), KEY).parse::<Value>().is_err(), "{body}");
+        assert!(CutBody::new(body.as_bytes(), KEYS).parse::<Value>().is_err(), "{body}");
     }
     assert_eq!(read(r#"{"prompt_token_ids": [1 2]}"#).0, None);
     assert_eq!(read(r#"{"prompt_token_ids": [1,,2]}"#).0, None);
 }
 
 fn key() -> impl Strategy<Value = String> {
-    prop_oneof![Just(KEY.to_owned()), "[a-c\"\\\\\\[\\]{}:, ]{0,3}"]
+    prop_oneof![Just(KEY.to_owned()), Just(KEYS[1].to_owned()), "[a-c\"\\\\\\[\\]{}:, ]{0,3}"]
 }
 
 fn value() -> impl Strategy<Value = Value> {
@@ -99,13 +109,16 @@ proptest! {
     fn a_cut_body_says_what_the_whole_says(value in value(), pretty: bool) {
         let body = if pretty { serde_json::to_string_pretty(&value) } else { serde_json::to_string(&value) }.unwrap();
         let flat = |list: &Value| list.as_array().is_some_and(|list| list.iter().all(Value::is_i64));
-        assert_same(&body, value.is_object() && value.get(KEY).is_some_and(flat));
+        let is_cut = |key: &&&str| value.get(**key).is_some_and(|value| value.is_object() || flat(value));
+        assert_same(&body, KEYS.iter().filter(is_cut).count());
     }
 
     #[test]
     fn no_bytes_are_too_strange(body in proptest::collection::vec(any::<u8>(), 0..64)) {
         let body = [b"{\"a\":[".as_slice(), &body].concat();
-        prop_assert!(CutBody::new(&body, KEY).list().is_none_or(|list| list.starts_with('[')));
+        let [list, object] = CutBody::new(&body, KEYS).values();
+        let opens = |text: &str| text.starts_with(['[', '{']);
+        prop_assert!([list, object].into_iter().flatten().all(opens));
     }
 
     #[test]

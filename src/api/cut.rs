@@ -1,9 +1,10 @@
-//! A body whose longest list is taken out before serde walks through it.
+//! A body whose largest values are taken out before serde walks through it.
 //!
-//! serde_json needs some nanoseconds for each id of a list, also where nobody asks for it; and a stream sends its prompt
-//! along with every token. The list's end, though, is found in no time.
+//! serde_json needs some nanoseconds for each id of a list, also where nobody asks for it; and a stream sends its prompt and
+//! its request along with every token. Where a value ends, though, is found in no time.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use memchr::memchr2;
 use serde::Deserialize;
@@ -11,52 +12,74 @@ use serde::Deserialize;
 use super::derender::parse;
 use super::error::ApiError;
 
-/// A JSON body, perhaps without one of its lists.
-pub struct CutBody<'a> {
+/// A JSON body, perhaps without some of its values.
+pub struct CutBody<'a, const N: usize> {
     body: &'a [u8],
     rest: Cow<'a, [u8]>,
-    list: Option<&'a str>,
+    values: [Option<&'a str>; N],
 }
 
-impl<'a> CutBody<'a> {
-    /// Takes the list of numbers at `key` out of the outermost object; null stands in its place. Leaves the body as it
-    /// is where there is none.
-    pub fn new(body: &'a [u8], key: &str) -> Self {
-        let whole = Self { body, rest: Cow::Borrowed(body), list: None };
-        let Some((start, end)) = find(body, key) else { return whole };
-        match std::str::from_utf8(&body[start..end]) {
-            Ok(list) => {
-                let rest = [&body[..start], b"null", &body[end..]].concat();
-                Self { body, rest: Cow::Owned(rest), list: Some(list) }
-            }
-            Err(_) => whole,
+impl<'a, const N: usize> CutBody<'a, N> {
+    /// Takes the objects, and lists of nothing but numbers, at `keys` out of the outermost object; null stands in their
+    /// place. What is taken out has not been looked at: whoever reads it finds what is wrong with it.
+    pub fn new(body: &'a [u8], keys: [&str; N]) -> Self {
+        let mut cut = Self { body, rest: Cow::Borrowed(body), values: [None; N] };
+        let mut found = find(body, keys);
+        found.sort_unstable_by_key(|(_, range)| range.start);
+        let (mut rest, mut from) = (Vec::new(), 0);
+        for (at, range) in found {
+            let Some(text) = body.get(range.clone()).and_then(|text| std::str::from_utf8(text).ok()) else { continue };
+            cut.values[at] = Some(text);
+            rest.extend_from_slice(&body[from..range.start]);
+            rest.extend_from_slice(b"null");
+            from = range.end;
         }
+        if from > 0 {
+            rest.extend_from_slice(&body[from..]);
+            cut.rest = Cow::Owned(rest);
+        }
+        cut
     }
 
-    /// The JSON text of what was taken out.
-    pub fn list(&self) -> Option<&'a str> {
-        self.list
+    /// The JSON texts of what was taken out, in the order of the keys.
+    pub fn values(&self) -> [Option<&'a str>; N] {
+        self.values
     }
 
     /// Reads the rest. An error names its place in the whole body.
     pub fn parse<'b, T: Deserialize<'b>>(&'b self) -> Result<T, ApiError> {
-        parse(&self.rest).or_else(|error| if self.list.is_some() { parse(self.body) } else { Err(error) })
+        let is_cut = matches!(self.rest, Cow::Owned(_));
+        parse(&self.rest).or_else(|error| if is_cut { parse(self.body) } else { Err(error) })
     }
 }
 
-/// Start and end of the flat list at `key`.
-fn find(body: &[u8], key: &str) -> Option<(usize, usize)> {
-    let mut at = expect(body, 0, b'{')?;
-    loop {
-        let opened = expect(body, at, b'"')?;
-        at = after_string(body, opened)?;
-        let found = body.get(opened..at - 1) == Some(key.as_bytes());
-        let value = space(body, expect(body, at, b':')?);
-        if found {
-            return flat_list(body, value).map(|end| (value, end));
+/// The values at these keys: their place in the list, and where they stand. Stops where the body is anything but JSON.
+fn find<const N: usize>(body: &[u8], keys: [&str; N]) -> Vec<(usize, Range<usize>)> {
+    let mut found: Vec<(usize, Range<usize>)> = Vec::with_capacity(N);
+    let mut next = expect(body, 0, b'{').and_then(|at| field(body, at));
+    while let Some((key, value)) = next {
+        let at = keys.iter().position(|wanted| wanted.as_bytes() == key);
+        let at = at.filter(|at| found.iter().all(|(other, _)| other != at));
+        let end = match (at, body.get(value)) {
+            (Some(_), Some(b'[')) => flat_list(body, value),
+            (Some(_), Some(b'{')) => after_container(body, value),
+            _ => None,
+        };
+        if let (Some(at), Some(end)) = (at, end) {
+            found.push((at, value..end));
         }
-        at = expect(body, after_value(body, value)?, b',')?;
+        let end = end.or_else(|| after_value(body, value));
+        next = end.and_then(|end| expect(body, end, b',')).and_then(|at| field(body, at));
     }
+    found
+}
+
+/// The key that comes next, and where its value begins.
+fn field(body: &[u8], at: usize) -> Option<(&[u8], usize)> {
+    let opened = expect(body, at, b'"')?;
+    let closed = after_string(body, opened)?;
+    let value = space(body, expect(body, closed, b':')?);
+    Some((body.get(opened..closed - 1)?, value))
 }
 
 fn space(body: &[u8], at: usize) -> usize {

@@ -26,17 +26,15 @@ use crate::respond::envelope::Envelope;
 use crate::respond::json::JsonBuffer;
 use crate::respond::usage::Usage;
 
-/// The prompt, in both bodies.
-const PROMPT: &str = "prompt_token_ids";
-
 /// Answers `/v1/chat/completions/derender`.
 pub fn chat(context: &Context, body: &Bytes) -> Result<Bytes, ApiError> {
-    let cut = CutBody::new(body, PROMPT);
+    let cut = CutBody::new(body, ["prompt_token_ids", "chat_request"]);
+    let [prompt, request] = cut.values();
     let body: ChatBody<'_, StreamState> = cut.parse()?;
     let (served, known) = (context.served(body.model.as_deref())?, &context.known);
-    let request = text(body.chat_request);
+    let request = request.or(text(body.chat_request));
     let request = request.map(|text| known.chats.get(body.stream, served, text, KnownChat::read)).transpose()?;
-    let prompt = cut.list().or(text(body.prompt_token_ids));
+    let prompt = prompt.or(text(body.prompt_token_ids));
     let prompt = prompt.map(|text| known.prompts.get(body.stream, served, text, checks::read_ids)).transpose()?;
     let (request, prompt) = (request.as_deref(), prompt.as_ref().map(|prompt| prompt.as_slice()));
     if body.stream { chat::chunk(served, body, request, prompt) } else { chat::whole(served, body, request, prompt) }
@@ -44,12 +42,13 @@ pub fn chat(context: &Context, body: &Bytes) -> Result<Bytes, ApiError> {
 
 /// Answers `/v1/completions/derender`.
 pub fn completions(context: &Context, body: &Bytes) -> Result<Bytes, ApiError> {
-    let cut = CutBody::new(body, PROMPT);
+    let cut = CutBody::new(body, ["prompt_token_ids", "completion_request"]);
+    let [prompt, request] = cut.values();
     let body: CompletionBody<'_, StreamState> = cut.parse()?;
     let (served, known) = (context.served(body.model.as_deref())?, &context.known);
-    let request = text(body.completion_request);
+    let request = request.or(text(body.completion_request));
     let request = request.map(|text| known.completions.get(body.stream, served, text, read_completion)).transpose()?;
-    let prompt = cut.list().or(text(body.prompt_token_ids));
+    let prompt = prompt.or(text(body.prompt_token_ids));
     if !body.stream {
         return completions::whole(served, body, request.as_deref(), prompt);
     }
