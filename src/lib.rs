@@ -6,13 +6,15 @@
 //! 2. [`endpoints`] holds one file per story: it calls the stages below and is the only place that knows all of them;
 //! 3. [`render`] turns messages into a prompt, the prompt into token ids and the request into a
 //!    [`GenerateRequest`](api::generate::GenerateRequest);
-//! 4. [`engine`] sends it to `POST /inference/v1/generate` and yields chunks of token ids;
+//! 4. [`engine`] picks an engine of the model's pool, sends it to `POST /inference/v1/generate` there and yields chunks of
+//!    token ids, from another engine where that one dies;
 //! 5. [`derender`] turns token ids back into text, cuts stop strings, and hands text to [`parsers`], which split it into
 //!    reasoning, content and tool calls;
 //! 6. [`respond`] writes what came out as server-sent events or as one JSON body.
 //!
-//! Around the path: [`cli`] reads flags, [`app`] wires the parts and starts them. Beside it: [`api`] holds the wire types, [`model`] what is loaded once per served model, [`config`] the settings,
-//! [`metrics`] the counters, [`sim`] an engine without a model, [`demo`] a chat through both.
+//! Around the path: [`cli`] reads flags, [`app`] wires the parts and starts them. Beside it: [`api`] holds the wire types,
+//! [`model`] what is loaded once per served model, [`config`] the settings, [`metrics`] the counters, [`sim`] an engine
+//! without a model, [`demo`] a chat through both.
 
 pub mod api;
 pub mod app;

@@ -26,7 +26,7 @@ pub struct Generation {
     state: State,
     silence: Pin<Box<Sleep>>,
     streams: bool,
-    /// Tokens of the only choice so far.
+    /// Tokens so far; of use only where there is one choice.
     told: Vec<u32>,
     begun: bool,
     finished: bool,
@@ -85,10 +85,10 @@ impl Generation {
         if let Poll::Ready(chunk) = Pin::new(attempt).poll_next(cx) {
             return Poll::Ready(chunk);
         }
-        let url = lease.member.engine.url().to_owned();
         if !self.streams || self.silence.as_mut().poll(cx).is_pending() {
             return Poll::Pending;
         }
+        let url = lease.member.engine.url().to_owned();
         let (silence, awaited, key) = self.patience();
         Poll::Ready(Some(Err(EngineError::Timeout { url, awaited, seconds: silence.as_secs_f64(), key })))
     }
@@ -99,7 +99,7 @@ impl Generation {
         let mut count = 0;
         for choice in &chunk.choices {
             let ids = choice.token_ids.as_deref().unwrap_or_default();
-            count += ids.len() as u64;
+            count += ids.len();
             self.told.extend_from_slice(ids);
             self.finished |= choice.finish_reason.get().is_some();
         }

@@ -1,14 +1,14 @@
 //! The engines that run one model: which of them gets a request, and what is tried when it fails.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
+use super::EngineError;
 use super::client::{Attempt, Engine};
 use super::generation::Generation;
 use super::health::Health;
 use super::policy::{Candidate, Chooser, Policy};
-use super::{EngineError, capabilities};
 use crate::api::generate::GenerateRequest;
 use crate::metrics::EngineMetrics;
 
@@ -59,20 +59,19 @@ pub struct Member {
     /// Its share, compared with the others'.
     pub weight: u32,
     health: Health,
-    load: AtomicU64,
     metrics: EngineMetrics,
 }
 
 impl Member {
-    /// A reply that began elsewhere goes on here.
-    pub(super) fn count_resume(&self) {
-        self.metrics.resumes.inc();
-    }
-
     /// An engine that is taken to be well until it shows otherwise.
     pub fn new(engine: Arc<Engine>, weight: u32, metrics: EngineMetrics) -> Self {
         metrics.up.set(1);
-        Self { engine, weight, health: Health::default(), load: AtomicU64::new(0), metrics }
+        Self { engine, weight, health: Health::default(), metrics }
+    }
+
+    /// A reply that began elsewhere goes on here.
+    pub(super) fn count_resume(&self) {
+        self.metrics.resumes.inc();
     }
 }
 
@@ -107,8 +106,7 @@ impl Pool {
     /// Sends a request to an engine; to another where that one does not take it. What is returned goes on at another
     /// engine where the first dies.
     pub async fn generate(self: &Arc<Self>, request: GenerateRequest) -> Result<Generation, EngineError> {
-        let saved = self.budget.load(Ordering::Relaxed);
-        self.budget.store((saved + 1).min(MOST_SAVED), Ordering::Relaxed);
+        self.save_for_retries();
         let (lease, attempt) = self.open(&request, Vec::new(), self.options.max_retries).await?;
         Ok(Generation::new(Arc::clone(self), request, lease, attempt))
     }
@@ -123,7 +121,7 @@ impl Pool {
         let mut last = None;
         loop {
             let Some(at) = self.choose(&tried) else { return Err(last.unwrap_or(EngineError::NoneLeft)) };
-            let lease = self.lease(at, request.token_ids.len() as u64);
+            let lease = self.lease(at, request.token_ids.len());
             let error = match self.attempt(&lease.member.engine, request).await {
                 Ok(attempt) => return Ok((lease, attempt)),
                 Err(error) => error,
@@ -156,6 +154,13 @@ impl Pool {
         })
     }
 
+    /// What a request brings in for retries.
+    fn save_for_retries(&self) {
+        let save = |saved: i64| (saved < MOST_SAVED).then_some(saved + 1);
+        // Fails where enough is saved.
+        let _ = self.budget.fetch_update(Ordering::Relaxed, Ordering::Relaxed, save);
+    }
+
     /// Takes the price of a retry, if there is enough.
     pub(super) fn pays_for_retry(&self) -> bool {
         let pay = |saved: i64| (saved >= RETRY_COST).then_some(saved - RETRY_COST);
@@ -172,14 +177,14 @@ impl Pool {
             let candidate = |(at, member): (usize, &Arc<Member>)| Candidate {
                 at,
                 weight: member.weight,
-                load: member.load.load(Ordering::Relaxed),
+                load: member.metrics.outstanding_tokens.get().try_into().unwrap_or(0),
             };
             untried.map(candidate).collect()
         };
         self.chooser.choose(&candidates(true)).or_else(|| self.chooser.choose(&candidates(false)))
     }
 
-    fn lease(&self, at: usize, tokens: u64) -> Lease {
+    fn lease(&self, at: usize, tokens: usize) -> Lease {
         let member = Arc::clone(&self.members[at]);
         member.health.begin();
         let mut lease = Lease { at, member, tokens: 0, settled: false };
@@ -210,7 +215,7 @@ async fn watch(member: &Member, interval: Duration) {
         match learned {
             Ok(true) => {
                 known = true;
-                let capabilities::Capabilities { kind, .. } = &*member.engine.capabilities();
+                let kind = member.engine.capabilities().kind;
                 tracing::info!(engine = member.engine.url(), ?kind, "engine is up");
             }
             Err(error) if !std::mem::replace(&mut told, true) => {
@@ -229,16 +234,16 @@ pub(super) struct Lease {
     pub(super) at: usize,
     /// The engine.
     pub(super) member: Arc<Member>,
-    tokens: u64,
+    tokens: i64,
     settled: bool,
 }
 
 impl Lease {
     /// More tokens are worked on.
-    pub(super) fn add(&mut self, tokens: u64) {
+    pub(super) fn add(&mut self, tokens: usize) {
+        let tokens = i64::try_from(tokens).unwrap_or(0);
         self.tokens += tokens;
-        self.member.load.fetch_add(tokens, Ordering::Relaxed);
-        self.member.metrics.outstanding_tokens.add(tokens.try_into().unwrap_or(i64::MAX));
+        self.member.metrics.outstanding_tokens.add(tokens);
     }
 
     /// The engine answers.
@@ -263,8 +268,7 @@ impl Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        self.member.load.fetch_sub(self.tokens, Ordering::Relaxed);
-        self.member.metrics.outstanding_tokens.sub(self.tokens.try_into().unwrap_or(i64::MAX));
+        self.member.metrics.outstanding_tokens.sub(self.tokens);
         if !self.settled {
             self.member.health.left();
         }

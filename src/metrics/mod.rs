@@ -1,6 +1,6 @@
 //! What couplet counts, as Prometheus text.
 //!
-//! Labels are bounded: routes and status codes, never what a user wrote. Deliberately absent: logs.
+//! Labels are bounded: routes, status codes, models and engines of the settings, never what a user wrote. Deliberately absent: logs.
 
 use std::time::Duration;
 

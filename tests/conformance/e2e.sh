@@ -21,6 +21,7 @@ if [ -z "${COUPLET_VLLM:-}" ]; then
 fi
 
 MODEL=$VLLM/tiny-qwen3
+
 # start_engine NAME: sets ENGINE_URL and ENGINE_PID, which leads a process group of its own.
 start_engine() {
   local port
