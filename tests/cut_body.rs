@@ -4,7 +4,7 @@ use couplet::api::cut::CutBody;
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
-const KEYS: [&str; 2] = ["prompt_token_ids", "chat_request"];
+const KEYS: [&str; 3] = ["prompt_token_ids", "chat_request", "b.c"];
 const KEY: &str = KEYS[0];
 
 /// What the cut body and the values say together, and how many values were cut.
@@ -17,8 +17,8 @@ fn read(body: &str) -> (Option<Value>, usize) {
         whole = match (whole, serde_json::from_str::<Value>(text)) {
             (Some(mut whole), Ok(value)) => {
                 // Of a key that comes twice the last counts.
-                if whole[*key].is_null() {
-                    whole[*key] = value;
+                if let Some(place) = whole.pointer_mut(&pointer(key)).filter(|place| is_placeholder(place)) {
+                    *place = value;
                 }
                 Some(whole)
             }
@@ -26,6 +26,15 @@ fn read(body: &str) -> (Option<Value>, usize) {
         };
     }
     (whole, cuts)
+}
+
+fn pointer(key: &str) -> String {
+    format!("/{}", key.replace('.', "/"))
+}
+
+/// What stands where something was taken out.
+fn is_placeholder(value: &Value) -> bool {
+    value.is_null() || value.as_array().is_some_and(Vec::is_empty)
 }
 
 fn assert_same(body: &str, cuts: usize) {
@@ -49,6 +58,15 @@ fn objects_are_cut_beside_it() {
     assert_same(r#"{"chat_request": {"a": [1, "}"], "prompt_token_ids": [2]}, "prompt_token_ids": [1]}"#, 2);
     assert_same(r#"{"prompt_token_ids": [1], "x": 1, "chat_request": {}}"#, 2);
     assert_same(r#"{"chat_request": "x", "prompt_token_ids": [[1]]}"#, 0);
+}
+
+#[test]
+fn what_is_in_an_object_is_cut_too() {
+    assert_same(r#"{"b": {"a": {"c": [3]}, "c": [1, 2] , "d": 1}, "prompt_token_ids": [1]}"#, 2);
+    assert_same(r#"{"c": [1], "b": {"c": {"x": [1]}}, "a": {"c": [1]}}"#, 1);
+    assert_same(r#"{"b": {}, "a": {"b": {"c": [1]}}}"#, 0);
+    assert_same(r#"{"b": [{"c": [1]}], "b.c": [1]}"#, 0);
+    assert_same(r#"{"b": {"c": [1]"#, 1);
 }
 
 #[test]
@@ -85,7 +103,8 @@ fn a_broken_body_stays_broken() {
 }
 
 fn key() -> impl Strategy<Value = String> {
-    prop_oneof![Just(KEY.to_owned()), Just(KEYS[1].to_owned()), "[a-c\"\\\\\\[\\]{}:, ]{0,3}"]
+    let names = proptest::sample::select(vec!["b", "c", KEY, KEYS[1]]);
+    prop_oneof![names.prop_map(str::to_owned), "[a-c\"\\\\\\[\\]{}:, ]{0,3}"]
 }
 
 fn value() -> impl Strategy<Value = Value> {
@@ -109,16 +128,15 @@ proptest! {
     fn a_cut_body_says_what_the_whole_says(value in value(), pretty: bool) {
         let body = if pretty { serde_json::to_string_pretty(&value) } else { serde_json::to_string(&value) }.unwrap();
         let flat = |list: &Value| list.as_array().is_some_and(|list| list.iter().all(Value::is_i64));
-        let is_cut = |key: &&&str| value.get(**key).is_some_and(|value| value.is_object() || flat(value));
+        let is_cut = |key: &&&str| value.pointer(&pointer(key)).is_some_and(|value| value.is_object() || flat(value));
         assert_same(&body, KEYS.iter().filter(is_cut).count());
     }
 
     #[test]
     fn no_bytes_are_too_strange(body in proptest::collection::vec(any::<u8>(), 0..64)) {
         let body = [b"{\"a\":[".as_slice(), &body].concat();
-        let [list, object] = CutBody::new(&body, KEYS).values();
         let opens = |text: &str| text.starts_with(['[', '{']);
-        prop_assert!([list, object].into_iter().flatten().all(opens));
+        prop_assert!(CutBody::new(&body, KEYS).values().into_iter().flatten().all(opens));
     }
 
     #[test]

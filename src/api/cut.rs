@@ -20,18 +20,21 @@ pub struct CutBody<'a, const N: usize> {
 }
 
 impl<'a, const N: usize> CutBody<'a, N> {
-    /// Takes the objects, and lists of nothing but numbers, at `keys` out of the outermost object; null stands in their
-    /// place. What is taken out has not been looked at: whoever reads it finds what is wrong with it.
+    /// Takes the objects, and lists of nothing but numbers, at `keys` out of the outermost object, or with `outer.inner`
+    /// out of an object in it; null stands in an object's place and an empty list in a list's. What is taken out has not
+    /// been looked at: whoever reads it finds what is wrong with it.
     pub fn new(body: &'a [u8], keys: [&str; N]) -> Self {
         let mut cut = Self { body, rest: Cow::Borrowed(body), values: [None; N] };
-        let mut found = find(body, keys);
+        let mut found = Vec::with_capacity(N);
+        let wanted: Vec<(usize, &[u8])> = keys.iter().map(|key| key.as_bytes()).enumerate().collect();
+        find(body, 0, &wanted, &mut found);
         found.sort_unstable_by_key(|(_, range)| range.start);
         let (mut rest, mut from) = (Vec::new(), 0);
         for (at, range) in found {
             let Some(text) = body.get(range.clone()).and_then(|text| std::str::from_utf8(text).ok()) else { continue };
             cut.values[at] = Some(text);
             rest.extend_from_slice(&body[from..range.start]);
-            rest.extend_from_slice(b"null");
+            rest.extend_from_slice(if text.starts_with('[') { b"[]" } else { b"null" });
             from = range.end;
         }
         if from > 0 {
@@ -53,25 +56,34 @@ impl<'a, const N: usize> CutBody<'a, N> {
     }
 }
 
-/// The values at these keys: their place in the list, and where they stand. Stops where the body is anything but JSON.
-fn find<const N: usize>(body: &[u8], keys: [&str; N]) -> Vec<(usize, Range<usize>)> {
-    let mut found: Vec<(usize, Range<usize>)> = Vec::with_capacity(N);
-    let mut next = expect(body, 0, b'{').and_then(|at| field(body, at));
-    while let Some((key, value)) = next {
-        let at = keys.iter().position(|wanted| wanted.as_bytes() == key);
-        let at = at.filter(|at| found.iter().all(|(other, _)| other != at));
-        let end = match (at, body.get(value)) {
-            (Some(_), Some(b'[')) => flat_list(body, value),
-            (Some(_), Some(b'{')) => after_container(body, value),
+/// Finds the values at these keys of the object that begins here: their numbers, and where they stand. Returns where the
+/// object ends; stops where the body is anything but JSON.
+fn find(body: &[u8], at: usize, keys: &[(usize, &[u8])], found: &mut Vec<(usize, Range<usize>)>) -> Option<usize> {
+    let mut next = field(body, expect(body, at, b'{')?);
+    loop {
+        let Some((key, value)) = next else { return expect(body, expect(body, at, b'{')?, b'}') };
+        let new = |at: &usize| found.iter().all(|(other, _)| other != at);
+        let wanted = keys.iter().find(|(at, path)| *path == key && !key.contains(&b'.') && new(at));
+        let inner: Vec<(usize, &[u8])> =
+            keys.iter().filter_map(|(at, path)| Some((*at, path.strip_prefix(key)?.strip_prefix(b".")?))).collect();
+        let end = match (wanted, body.get(value)?) {
+            (Some(_), b'[') => flat_list(body, value),
+            (Some(_), b'{') => after_container(body, value),
             _ => None,
         };
-        if let (Some(at), Some(end)) = (at, end) {
-            found.push((at, value..end));
+        if let (Some((at, _)), Some(end)) = (wanted, end) {
+            found.push((*at, value..end));
         }
-        let end = end.or_else(|| after_value(body, value));
-        next = end.and_then(|end| expect(body, end, b',')).and_then(|at| field(body, at));
+        let end = match end {
+            Some(end) => end,
+            None if !inner.is_empty() && body[value] == b'{' => find(body, value, &inner, found)?,
+            None => after_value(body, value)?,
+        };
+        match expect(body, end, b',') {
+            Some(at) => next = Some(field(body, at)?),
+            None => return expect(body, end, b'}'),
+        }
     }
-    found
 }
 
 /// The key that comes next, and where its value begins.

@@ -14,6 +14,7 @@
 
 pub mod chat;
 pub mod detok;
+pub mod history;
 pub mod logprobs;
 pub mod pieces;
 pub mod prompt_logprobs;

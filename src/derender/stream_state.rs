@@ -6,6 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::history::History;
 use super::pieces::Pieces;
 use super::text::Counts;
 use super::{chat, detok, stop, text};
@@ -19,9 +20,9 @@ const MAX_PREV_TOKENS: usize = 1024;
 const VERSION: u32 = 1;
 
 /// The JSON object that travels.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default)]
-pub struct StreamState {
+pub struct StreamState<'a> {
     /// The decode window, without a parser only: token strings from `prefix_offset` on.
     pub prev_tokens: Vec<String>,
     /// Start of what is decoded again with every token.
@@ -35,17 +36,18 @@ pub struct StreamState {
     pub logprob_context_token_ids: Vec<u32>,
     /// Characters of the tokens listed in completion logprobs so far.
     pub logprob_text_offset: usize,
-    /// All tokens so far. With a parser only; left out of a compact state.
+    /// All tokens so far, where they have not been taken out as text ([`StreamState::carry`]).
     #[serde(deserialize_with = "token_ids")]
-    pub output_token_ids: Vec<u32>,
-    /// How many of them arrived with each chunk.
-    pub output_chunk_lens: Vec<usize>,
+    output_token_ids: Vec<u32>,
+    output_chunk_lens: Vec<usize>,
+    /// `output_token_ids` and `output_chunk_lens`. With a parser only; left out of a compact state.
+    #[serde(skip)]
+    pub history: History<'a>,
     /// A call has been passed on.
     pub tools_streamed: bool,
     /// Ids of the calls so far.
     pub last_tool_call_ids: Vec<String>,
     /// Our own state.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub couplet: Option<Compact>,
 }
 
@@ -69,12 +71,20 @@ pub struct Compact {
     /// What the dialect took from the prompt (`parsers::Plan::thinks`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     thinks: Option<bool>,
+    /// [`History::sum`] of what vLLM's fields said when they were right.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    history: Option<u64>,
     /// A stop string ended the reply: what comes later is dropped.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     stopped: bool,
 }
 
-impl StreamState {
+impl<'a> StreamState<'a> {
+    /// Takes over the JSON texts of `output_token_ids` and `output_chunk_lens`, where they were taken out of the body.
+    pub fn carry(&mut self, texts: [Option<&'a str>; 2]) {
+        self.history = History::new(texts, &self.output_token_ids, &self.output_chunk_lens);
+    }
+
     /// Checks what can be checked without the request.
     pub fn validate(&self) -> Result<(), String> {
         let window = self.prev_tokens.len();
@@ -87,23 +97,17 @@ impl StreamState {
                 self.logprob_context_token_ids.len()
             ));
         }
-        if self.output_chunk_lens.contains(&0) {
-            return Err("output_chunk_lens entries should be greater than 0".to_owned());
-        }
-        let sum = self.output_chunk_lens.iter().try_fold(0_usize, |sum, len| sum.checked_add(*len));
-        if sum != Some(self.output_token_ids.len()) {
-            return Err(format!(
-                "output_chunk_lens must sum to len(output_token_ids) (got sum={}, len(output_token_ids)={})",
-                sum.map_or_else(|| "more than memory holds".to_owned(), |sum| sum.to_string()),
-                self.output_token_ids.len()
-            ));
-        }
-        self.couplet.as_ref().map_or(Ok(()), |own| own.validate(self))
+        let own = self.couplet.as_ref();
+        let listed = match own.and_then(|own| own.history) {
+            Some(checked) if checked == self.history.sum() => 0,
+            _ => self.history.read()?.0.len(),
+        };
+        own.map_or(Ok(()), |own| own.validate(listed))
     }
 
     /// Tokens of the reply so far.
     pub fn tokens(&self) -> usize {
-        self.couplet.as_ref().map_or(self.output_token_ids.len(), |own| own.tokens)
+        self.couplet.as_ref().map_or_else(|| self.history.tokens(), |own| own.tokens)
     }
 
     /// What the dialect took from the prompt, where our own state tells it: then nobody need look at the prompt again.
@@ -118,60 +122,55 @@ impl StreamState {
         self.couplet.as_ref().is_some_and(|own| own.stopped)
     }
 
-    /// The state of a reply's text without a parser.
-    pub fn text(&self, plan: &text::Plan) -> Result<text::State, String> {
-        let own = self.couplet.as_ref();
-        Ok(text::State {
-            detok: detok::State::from_wire(&plan.vocabulary, self.window()),
-            stop: self.stop(plan)?,
-            counts: self.counts(own.map_or(0, |own| own.tokens)),
-        })
+    /// Takes out the state of a reply's text without a parser.
+    pub fn take_text(&mut self, plan: &text::Plan) -> Result<text::State, String> {
+        let tokens = self.couplet.as_ref().map_or(0, |own| own.tokens);
+        let window = detok::WireState {
+            prev_tokens: std::mem::take(&mut self.prev_tokens),
+            prefix_offset: self.prefix_offset,
+            read_offset: self.read_offset,
+        };
+        self.text_state(plan, window, tokens)
     }
 
-    /// The state of a chat reply: without a parser that of its text, else our own or a replay of vLLM's fields.
-    pub fn chat(&self, plan: &chat::Plan, prompt: &[u32]) -> Result<chat::State, String> {
+    /// Takes out the state of a chat reply: without a parser that of its text, else our own or a replay of vLLM's fields.
+    pub fn take_chat(&mut self, plan: &chat::Plan, prompt: &[u32]) -> Result<chat::State, String> {
         if plan.parser.is_none() {
-            return Ok(chat::State { text: self.text(&plan.text)?, parser: None, tools_streamed: false });
+            return Ok(chat::State { text: self.take_text(&plan.text)?, parser: None, tools_streamed: false });
         }
-        let own = self.couplet.as_ref();
-        let (Some(tokens), Some(window), Some(parsed)) =
-            (own.map(|own| own.tokens), own.and_then(|own| own.window.clone()), own.and_then(|own| own.parser.clone()))
-        else {
-            return Ok(self.replay(plan, prompt));
-        };
-        Ok(chat::State {
-            text: text::State {
-                detok: detok::State::from_wire(&plan.text.vocabulary, window),
-                stop: self.stop(&plan.text)?,
-                counts: self.counts(tokens),
+        let own = self.couplet.as_mut().map(|own| (own.tokens, own.window.take(), own.parser.take()));
+        let Some((tokens, Some(window), Some(parser))) = own else { return self.replay(plan, prompt) };
+        let text = self.text_state(&plan.text, window, tokens)?;
+        Ok(chat::State { text, parser: Some(parser), tools_streamed: self.tools_streamed })
+    }
+
+    fn text_state(&self, plan: &text::Plan, window: detok::WireState, tokens: usize) -> Result<text::State, String> {
+        Ok(text::State {
+            detok: detok::State::from_wire(&plan.vocabulary, window),
+            stop: self.stop(plan)?,
+            counts: Counts {
+                tokens,
+                context: self.logprob_context_token_ids.clone(),
+                text_offset: self.logprob_text_offset,
             },
-            parser: Some(parsed),
-            tools_streamed: self.tools_streamed,
         })
     }
 
     /// Reads all earlier chunks again, as they arrived.
-    fn replay(&self, plan: &chat::Plan, prompt: &[u32]) -> chat::State {
+    fn replay(&self, plan: &chat::Plan, prompt: &[u32]) -> Result<chat::State, String> {
+        let (ids, lens) = self.history.read()?;
         let mut state = plan.start(prompt);
         let (mut pieces, mut events) = (Pieces::default(), Events::default());
-        let mut rest = self.output_token_ids.as_slice();
-        for len in &self.output_chunk_lens {
-            let (chunk, later) = rest.split_at((*len).min(rest.len()));
+        let mut rest = ids.as_slice();
+        for len in lens {
+            let (chunk, later) = rest.split_at(len.min(rest.len()));
             rest = later;
             let choice = GenerateChoice { token_ids: Some(chunk.to_vec()), ..GenerateChoice::default() };
             plan.step(&mut state, &choice, &mut pieces, &mut events);
         }
         state.tools_streamed = self.tools_streamed;
         state.text.counts.context.clone_from(&self.logprob_context_token_ids);
-        state
-    }
-
-    fn window(&self) -> detok::WireState {
-        detok::WireState {
-            prev_tokens: self.prev_tokens.clone(),
-            prefix_offset: self.prefix_offset,
-            read_offset: self.read_offset,
-        }
+        Ok(state)
     }
 
     fn stop(&self, plan: &text::Plan) -> Result<stop::State, String> {
@@ -184,12 +183,8 @@ impl StreamState {
         }
     }
 
-    fn counts(&self, tokens: usize) -> Counts {
-        Counts { tokens, context: self.logprob_context_token_ids.clone(), text_offset: self.logprob_text_offset }
-    }
-
-    /// Takes over where the text of a reply stands now.
-    pub fn set_text(&mut self, plan: &text::Plan, state: &text::State, stopped: bool) {
+    /// Puts back where the text of a reply stands now.
+    pub fn set_text(&mut self, plan: &text::Plan, state: text::State, stopped: bool) {
         let window = state.detok.to_wire(&plan.vocabulary);
         self.prev_tokens = window.prev_tokens;
         self.prefix_offset = window.prefix_offset;
@@ -197,33 +192,34 @@ impl StreamState {
         self.couplet = Some(self.compact(plan, state, stopped));
     }
 
-    /// Takes over where a chat reply stands now. `chunk` are the tokens that came last; without `compact` they are
-    /// added to the history that vLLM needs.
-    pub fn set_chat(&mut self, plan: &chat::Plan, state: &chat::State, chunk: &[u32], stopped: bool, compact: bool) {
-        let Some(parsed) = &state.parser else { return self.set_text(&plan.text, &state.text, stopped) };
-        self.couplet = Some(Compact {
-            window: Some(state.text.detok.to_wire(&plan.text.vocabulary)),
-            parser: Some(parsed.clone()),
-            thinks: plan.parser.as_ref().map(parsers::Plan::thinks),
-            ..self.compact(&plan.text, &state.text, stopped)
-        });
-        self.tools_streamed = state.tools_streamed;
+    /// Puts back where a chat reply stands now. `chunk` are the tokens that came last; without `compact` they are added to
+    /// the history that vLLM needs.
+    pub fn set_chat(&mut self, plan: &chat::Plan, state: chat::State, chunk: &[u32], stopped: bool, compact: bool) {
+        let chat::State { text, parser: Some(parser), tools_streamed } = state else {
+            return self.set_text(&plan.text, state.text, stopped);
+        };
+        self.tools_streamed = tools_streamed;
         if compact {
-            self.output_token_ids.clear();
-            self.output_chunk_lens.clear();
+            self.history = History::default();
         } else if !chunk.is_empty() {
-            self.output_token_ids.extend_from_slice(chunk);
-            self.output_chunk_lens.push(chunk.len());
+            self.history.push(chunk);
         }
+        self.couplet = Some(Compact {
+            window: Some(text.detok.to_wire(&plan.text.vocabulary)),
+            parser: Some(parser),
+            thinks: plan.parser.as_ref().map(parsers::Plan::thinks),
+            history: (!self.history.is_empty()).then(|| self.history.sum()),
+            ..self.compact(&plan.text, text, stopped)
+        });
     }
 
-    fn compact(&mut self, plan: &text::Plan, state: &text::State, stopped: bool) -> Compact {
-        self.logprob_context_token_ids.clone_from(&state.counts.context);
+    fn compact(&mut self, plan: &text::Plan, state: text::State, stopped: bool) -> Compact {
+        self.logprob_context_token_ids = state.counts.context;
         self.logprob_text_offset = state.counts.text_offset;
         Compact {
             v: VERSION,
             tokens: state.counts.tokens,
-            stop: (!plan.stop.is_empty()).then(|| state.stop.clone()),
+            stop: (!plan.stop.is_empty()).then_some(state.stop),
             stopped,
             ..Compact::default()
         }
@@ -231,7 +227,8 @@ impl StreamState {
 }
 
 impl Compact {
-    fn validate(&self, around: &StreamState) -> Result<(), String> {
+    /// `listed` is the length of vLLM's list of tokens, unless it was checked before.
+    fn validate(&self, listed: usize) -> Result<(), String> {
         if self.v != VERSION {
             return Err(format!(
                 "couplet.v is {}, this server writes and reads version {VERSION}; send the state without `couplet`, or \
@@ -239,9 +236,8 @@ impl Compact {
                 self.v
             ));
         }
-        let history = around.output_token_ids.len();
-        if history > 0 && history != self.tokens {
-            return Err(format!("couplet.tokens ({}) must equal len(output_token_ids) ({history})", self.tokens));
+        if listed > 0 && listed != self.tokens {
+            return Err(format!("couplet.tokens ({}) must equal len(output_token_ids) ({listed})", self.tokens));
         }
         match &self.window {
             Some(window) if window.prev_tokens.len() > MAX_PREV_TOKENS => {

@@ -26,11 +26,17 @@ use crate::respond::envelope::Envelope;
 use crate::respond::json::JsonBuffer;
 use crate::respond::usage::Usage;
 
+const TOKENS: &str = "stream_state.output_token_ids";
+const LENGTHS: &str = "stream_state.output_chunk_lens";
+
 /// Answers `/v1/chat/completions/derender`.
 pub fn chat(context: &Context, body: &Bytes) -> Result<Bytes, ApiError> {
-    let cut = CutBody::new(body, ["prompt_token_ids", "chat_request"]);
-    let [prompt, request] = cut.values();
-    let body: ChatBody<'_, StreamState> = cut.parse()?;
+    let cut = CutBody::new(body, ["prompt_token_ids", "chat_request", TOKENS, LENGTHS]);
+    let [prompt, request, history @ ..] = cut.values();
+    let mut body: ChatBody<'_, StreamState<'_>> = cut.parse()?;
+    if let Some(state) = &mut body.stream_state {
+        state.carry(history);
+    }
     let (served, known) = (context.served(body.model.as_deref())?, &context.known);
     let request = request.or(text(body.chat_request));
     let request = request.map(|text| known.chats.get(body.stream, served, text, KnownChat::read)).transpose()?;
@@ -42,9 +48,12 @@ pub fn chat(context: &Context, body: &Bytes) -> Result<Bytes, ApiError> {
 
 /// Answers `/v1/completions/derender`.
 pub fn completions(context: &Context, body: &Bytes) -> Result<Bytes, ApiError> {
-    let cut = CutBody::new(body, ["prompt_token_ids", "completion_request"]);
-    let [prompt, request] = cut.values();
-    let body: CompletionBody<'_, StreamState> = cut.parse()?;
+    let cut = CutBody::new(body, ["prompt_token_ids", "completion_request", TOKENS, LENGTHS]);
+    let [prompt, request, history @ ..] = cut.values();
+    let mut body: CompletionBody<'_, StreamState<'_>> = cut.parse()?;
+    if let Some(state) = &mut body.stream_state {
+        state.carry(history);
+    }
     let (served, known) = (context.served(body.model.as_deref())?, &context.known);
     let request = request.or(text(body.completion_request));
     let request = request.map(|text| known.completions.get(body.stream, served, text, read_completion)).transpose()?;

@@ -10,4 +10,5 @@ pub mod envelope;
 pub mod http;
 pub mod json;
 pub mod sse;
+pub mod stream_state;
 pub mod usage;

@@ -16,6 +16,7 @@ use crate::derender::text;
 use crate::parsers::{self, Events};
 use crate::respond::chat::{ChunkChoice, WholeChoice, write_chunk_choice, write_whole_choice};
 use crate::respond::json::JsonBuffer;
+use crate::respond::stream_state;
 
 const NO_CHAT_REQUEST: &str = "chat_request is required when a tool or reasoning parser is configured because plain \
                                detokenization would leak raw parser markup into content.";
@@ -24,7 +25,7 @@ const NO_PROMPT: &str = "prompt_token_ids is required when a tool or reasoning p
 
 pub(super) fn whole(
     served: &Served,
-    body: ChatBody<'_, StreamState>,
+    body: ChatBody<'_, StreamState<'_>>,
     known: Option<&KnownChat>,
     prompt: Option<&[u32]>,
 ) -> Result<Bytes, ApiError> {
@@ -57,7 +58,7 @@ pub(super) fn whole(
 
 pub(super) fn chunk(
     served: &Served,
-    body: ChatBody<'_, StreamState>,
+    body: ChatBody<'_, StreamState<'_>>,
     known: Option<&KnownChat>,
     prompt: Option<&[u32]>,
 ) -> Result<Bytes, ApiError> {
@@ -80,27 +81,29 @@ pub(super) fn chunk(
         return Err(checks::invalid_state("derender failed".to_owned()));
     }
     // Our own state has all that the prompt could tell.
-    let thinks = body.stream_state.as_ref().and_then(StreamState::thinks);
+    let begun = body.stream_state.is_some();
+    let mut wire = body.stream_state.unwrap_or_default();
+    let thinks = wire.thinks();
     let prompt = prompt.filter(|_| thinks.is_none()).or(chunk.prompt_token_ids.as_deref()).unwrap_or_default();
     let reader = ChatReader::new(served, known, prompt, thinks);
-    let state = chunk.choices.first().map(|_| match &body.stream_state {
-        Some(state) => state.chat(&reader.plan, prompt).map_err(checks::invalid_state),
-        None => Ok(reader.plan.start(prompt)),
+    let state = chunk.choices.first().map(|_| match begun {
+        true => wire.take_chat(&reader.plan, prompt).map_err(checks::invalid_state),
+        false => Ok(reader.plan.start(prompt)),
     });
     let state = state.transpose()?;
-    let mut wire = body.stream_state.unwrap_or_default();
     let mut json = JsonBuffer::default();
     json.raw("{\"chunk\":");
     envelope(served, &chunk, body.model.as_deref(), "chat.completion.chunk").open(&mut json);
-    if let (Some(choice), Some(mut state)) = (chunk.choices.first(), state) {
-        reader.write_chunk(choice, &mut state, &mut wire, body.compact_state, &mut json);
+    if let (Some(choice), Some(state)) = (chunk.choices.first(), state) {
+        reader.write_chunk(choice, state, &mut wire, body.compact_state, &mut json);
     }
     json.raw("]");
     write_chunk_usage(body.prompt_tokens, &chunk, &mut json);
     if reader.wants(|request| request.return_token_ids) {
         json.key("prompt_token_ids").value(&chunk.prompt_token_ids);
     }
-    json.key("metrics").value(&chunk.metrics).raw("}").key("stream_state").value(&wire);
+    json.key("metrics").value(&chunk.metrics).raw("}").key("stream_state");
+    stream_state::write(&wire, &mut json);
     Ok(json.raw("}").take())
 }
 
@@ -183,8 +186,8 @@ impl<'a> ChatReader<'a> {
     fn write_chunk(
         &self,
         choice: &GenerateChoice,
-        state: &mut State,
-        wire: &mut StreamState,
+        mut state: State,
+        wire: &mut StreamState<'_>,
         compact: bool,
         json: &mut JsonBuffer,
     ) {
@@ -192,7 +195,7 @@ impl<'a> ChatReader<'a> {
         let (mut pieces, mut events) = (Pieces::default(), Events::default());
         let stopped = wire.stopped();
         let step =
-            if stopped { text::Step::default() } else { self.plan.step(state, choice, &mut pieces, &mut events) };
+            if stopped { text::Step::default() } else { self.plan.step(&mut state, choice, &mut pieces, &mut events) };
         if self.plan.parser.is_none() && events.content() == Some("") {
             // Without a parser a stateless chunk says nothing where a coupled one says "".
             events.clear();

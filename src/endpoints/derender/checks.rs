@@ -112,7 +112,7 @@ pub(super) fn check_prompt(served: &Served, length: usize) -> Result<(), ApiErro
 pub(super) fn check_stream_length(
     served: &Served,
     prompt: usize,
-    state: Option<&StreamState>,
+    state: Option<&StreamState<'_>>,
     chunk: &GenerateResponse,
 ) -> Result<(), ApiError> {
     let prior = state.map_or(0, StreamState::tokens);
@@ -134,7 +134,7 @@ pub(super) fn one_choice(chunk: &GenerateResponse, what: &str) -> Result<(), Api
     }
 }
 
-pub(super) fn check_state(state: Option<&StreamState>) -> Result<(), ApiError> {
+pub(super) fn check_state(state: Option<&StreamState<'_>>) -> Result<(), ApiError> {
     let checked = state.map_or(Ok(()), StreamState::validate);
     checked.map_err(|reason| {
         ApiError::invalid_body(Some("body.stream_state"), format!("1 validation error:\n  body.stream_state: {reason}"))

@@ -14,10 +14,11 @@ use crate::derender::stream_state::StreamState;
 use crate::derender::text;
 use crate::respond::completion;
 use crate::respond::json::JsonBuffer;
+use crate::respond::stream_state;
 
 pub(super) fn whole(
     served: &Served,
-    body: CompletionBody<'_, StreamState>,
+    body: CompletionBody<'_, StreamState<'_>>,
     request: Option<&CompletionRequest>,
     prompts: Option<&str>,
 ) -> Result<Bytes, ApiError> {
@@ -52,7 +53,7 @@ pub(super) fn whole(
 
 pub(super) fn chunk(
     served: &Served,
-    body: CompletionBody<'_, StreamState>,
+    body: CompletionBody<'_, StreamState<'_>>,
     request: Option<&CompletionRequest>,
     prompt: Option<&[u32]>,
 ) -> Result<Bytes, ApiError> {
@@ -71,11 +72,12 @@ pub(super) fn chunk(
     checks::one_choice(&chunk, "derender_completion_stream")?;
     let reader = CompletionReader::new(served, request);
     let seed = prompt.or(chunk.prompt_token_ids.as_deref()).unwrap_or_default();
-    let mut state = match &body.stream_state {
-        Some(state) => state.text(&reader.plan).map_err(checks::invalid_state)?,
-        None => reader.plan.start(seed),
-    };
+    let begun = body.stream_state.is_some();
     let mut wire = body.stream_state.unwrap_or_default();
+    let mut state = match begun {
+        true => wire.take_text(&reader.plan).map_err(checks::invalid_state)?,
+        false => reader.plan.start(seed),
+    };
     let mut json = JsonBuffer::default();
     json.raw("{\"chunk\":");
     envelope(served, &chunk, body.model.as_deref(), "text_completion").open(&mut json);
@@ -83,10 +85,11 @@ pub(super) fn chunk(
     if let Some(choice) = chunk.choices.first() {
         ended |= reader.write_chunk(&chunk, choice, &mut state, ended, &mut json);
     }
-    wire.set_text(&reader.plan, &state, ended);
+    wire.set_text(&reader.plan, state, ended);
     json.raw("]");
     write_chunk_usage(prompt_tokens, &chunk, &mut json);
-    json.key("metrics").value(&chunk.metrics).raw("}").key("stream_state").value(&wire);
+    json.key("metrics").value(&chunk.metrics).raw("}").key("stream_state");
+    stream_state::write(&wire, &mut json);
     Ok(json.raw("}").take())
 }
 
