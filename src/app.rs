@@ -60,7 +60,6 @@ impl App {
         let metrics = Metrics::new()?;
         let load = |model| load_model(model, &http, &metrics);
         let models = settings.models.into_iter().map(load).collect::<Result<_, StartError>>()?;
-        give_memory_back();
         let context = Context {
             models,
             settings: endpoints::Settings { api_keys: settings.api_keys, max_body_bytes: settings.max_body_bytes },
@@ -133,14 +132,3 @@ fn load_model(settings: ModelSettings, http: &reqwest::Client, metrics: &Metrics
     let pool = (!members.is_empty()).then(|| Arc::new(Pool::new(members, settings.pool)));
     Ok(Served { dialect: dialect.map(Arc::new), model, pool })
 }
-
-/// Loading takes several times what a loaded model holds; glibc keeps the rest unless it is told to give it back.
-#[cfg(all(target_os = "linux", target_env = "gnu"))]
-#[expect(unsafe_code, reason = "a call of the C library without any argument that could be wrong")]
-fn give_memory_back() {
-    // SAFETY: malloc_trim may be called at any time.
-    unsafe { libc::malloc_trim(0) };
-}
-
-#[cfg(not(all(target_os = "linux", target_env = "gnu")))]
-fn give_memory_back() {}

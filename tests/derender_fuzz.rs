@@ -145,6 +145,29 @@ fn a_stop_state_that_contradicts_its_text_is_refused() {
     assert_eq!(status, 400, "{answer}");
 }
 
+/// Our own state does not vouch for vLLM's lists: what was changed in them is looked at.
+#[test]
+fn lists_that_contradict_each_other_are_refused() {
+    let (context, endpoint, body) = BODIES.iter().rfind(|(_, endpoint, body)| is_started_chat(endpoint, body)).unwrap();
+    let changes = [
+        ("output_chunk_lens", json!([1, 2]), "output_chunk_lens must sum to len(output_token_ids) (got sum=3"),
+        ("output_chunk_lens", json!([0]), "output_chunk_lens entries should be greater than 0"),
+        ("output_chunk_lens", json!(["1"]), "invalid type"),
+        ("output_token_ids", json!([1, 2]), "output_chunk_lens must sum to len(output_token_ids)"),
+        ("output_token_ids", json!([-1]), "output_token_ids"),
+        ("output_token_ids", json!([1.5]), "floating point"),
+    ];
+    for (key, value, said) in changes {
+        let mut body = body.clone();
+        body["stream_state"][key] = value;
+        let (status, answer) = post(context, endpoint, &body);
+        assert_eq!(status, 400, "{key}: {answer}");
+        assert!(answer["error"]["message"].as_str().unwrap().contains(said), "{key}: {answer}");
+    }
+    let respaced = serde_json::to_string_pretty(body).unwrap();
+    assert!(derender::chat(context, &Bytes::from(respaced)).is_ok());
+}
+
 fn is_started_chat(endpoint: &Value, body: &Value) -> bool {
     endpoint["endpoint"] == "/v1/chat/completions/derender"
         && body["stream"] == true

@@ -237,7 +237,8 @@ impl Reply {
         json.key("prompt_logprobs").value(&prompt_logprobs);
         json.key("prompt_token_ids").value(&self.prompt().token_ids).key("prompt_text").value(&self.prompt().text);
         passed_on.write(&mut json);
-        json.raw("}").take()
+        json.raw("}");
+        json.into_bytes()
     }
 
     fn write_choice(&self, index: usize, choice: &Choice, message: &Message, json: &mut JsonBuffer) {

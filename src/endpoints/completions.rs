@@ -293,7 +293,8 @@ impl Reply {
         if let Some(first) = passed_on.first() {
             first.write(&mut json);
         }
-        json.raw("}").take()
+        json.raw("}");
+        json.into_bytes()
     }
 }
 

@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 use http::HeaderMap;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::{Context, coupled};
 use crate::api::chat::ChatRequest;
@@ -11,10 +11,10 @@ use crate::api::completions::CompletionRequest;
 use crate::api::error::ApiError;
 use crate::api::generate::GenerateRequest;
 use crate::render::{self, Settings};
+use crate::respond::json::JsonBuffer;
 
-/// The fields of a result after its sampling parameters, in vLLM's order. Those that are not set are written as null.
-const FIELDS: [&str; 14] = [
-    "model",
+/// The fields of a result after its model, in vLLM's order. Those that are not set are written as null.
+const FIELDS: [&str; 13] = [
     "reasoning_ended",
     "reasoning_parser_kwargs",
     "return_token_ids",
@@ -36,7 +36,9 @@ pub fn chat(context: &Context, headers: &HeaderMap, body: &Bytes) -> Result<Byte
     let served = context.served(request.model.as_deref())?;
     let settings = settings(coupled::request_id("chatcmpl", headers, request.request_id.0.as_deref()));
     let rendered = render::chat(&served.model, served.dialect.as_ref(), &request, &settings)?;
-    Ok(bytes(&json(rendered.generate)))
+    let mut json = JsonBuffer::default();
+    write(&rendered.generate, &mut json);
+    Ok(json.into_bytes())
 }
 
 /// Answers a completion's render request.
@@ -45,26 +47,27 @@ pub fn completions(context: &Context, headers: &HeaderMap, body: &Bytes) -> Resu
     let served = context.served(request.model.as_deref())?;
     let settings = settings(coupled::request_id("cmpl", headers, request.request_id.0.as_deref()));
     let rendered = render::completions(&served.model, &request, &settings)?;
-    Ok(bytes(&Value::Array(rendered.into_iter().map(|rendered| json(rendered.generate)).collect())))
+    let mut json = JsonBuffer::default();
+    for (at, rendered) in rendered.iter().enumerate() {
+        json.raw(if at == 0 { "[" } else { "," });
+        write(&rendered.generate, &mut json);
+    }
+    json.raw("]");
+    Ok(json.into_bytes())
 }
 
 fn settings(request_id: String) -> Settings {
     Settings { now: coupled::local_now(), request_id, for_engine: false }
 }
 
-fn bytes(value: &Value) -> Bytes {
-    Bytes::from(value.to_string())
-}
-
-fn json(mut request: GenerateRequest) -> Value {
-    let mut out = Map::new();
-    out.insert("request_id".to_owned(), Value::from(request.request_id));
-    out.insert("token_ids".to_owned(), Value::from(request.token_ids));
-    out.insert("token_offsets".to_owned(), request.rest.remove("token_offsets").unwrap_or_default());
-    out.insert("sampling_params".to_owned(), Value::Object(request.sampling_params));
-    request.rest.insert("model".to_owned(), request.model.map_or(Value::Null, Value::from));
+/// Written piece by piece: a prompt may have a hundred thousand ids.
+fn write(request: &GenerateRequest, json: &mut JsonBuffer) {
+    let rest = |field: &str| request.rest.get(field).unwrap_or(&Value::Null);
+    json.raw("{\"request_id\":").string(&request.request_id).key("token_ids").numbers(&request.token_ids);
+    json.key("token_offsets").value(rest("token_offsets")).key("sampling_params").value(&request.sampling_params);
+    json.key("model").value(&request.model);
     for field in FIELDS {
-        out.insert(field.to_owned(), request.rest.remove(field).unwrap_or_default());
+        json.key(field).value(rest(field));
     }
-    Value::Object(out)
+    json.raw("}");
 }

@@ -7,6 +7,11 @@ use serde::Serialize;
 pub struct JsonBuffer(Vec<u8>);
 
 impl JsonBuffer {
+    /// Makes room for so many bytes at once, where they are known to come.
+    pub fn reserve(&mut self, bytes: usize) {
+        self.0.reserve(bytes);
+    }
+
     /// Appends text that is already JSON.
     pub fn raw(&mut self, json: &str) -> &mut Self {
         self.0.extend_from_slice(json.as_bytes());
@@ -29,6 +34,22 @@ impl JsonBuffer {
         self.raw(itoa::Buffer::new().format(number))
     }
 
+    /// Appends a list of integers.
+    pub fn numbers(&mut self, numbers: &[u32]) -> &mut Self {
+        const LONGEST: usize = ",4294967295".len();
+        self.reserve(2 + numbers.len() * LONGEST);
+        let mut buffer = itoa::Buffer::new();
+        self.0.push(b'[');
+        for (at, number) in numbers.iter().enumerate() {
+            if at > 0 {
+                self.0.push(b',');
+            }
+            self.0.extend_from_slice(buffer.format(*number).as_bytes());
+        }
+        self.0.push(b']');
+        self
+    }
+
     /// Appends any value. All that is written here serialises: no map has keys that are not strings.
     pub fn value(&mut self, value: &(impl Serialize + ?Sized)) -> &mut Self {
         if serde_json::to_writer(&mut self.0, value).is_err() {
@@ -42,7 +63,12 @@ impl JsonBuffer {
         self.raw(",\"").raw(key).raw("\":")
     }
 
-    /// Takes the bytes out and leaves the buffer empty.
+    /// The bytes of a text that is complete.
+    pub fn into_bytes(self) -> bytes::Bytes {
+        self.0.into()
+    }
+
+    /// Takes the bytes out and leaves the buffer empty, with room for as much again.
     pub fn take(&mut self) -> bytes::Bytes {
         let capacity = self.0.len();
         std::mem::replace(&mut self.0, Vec::with_capacity(capacity)).into()

@@ -6,6 +6,7 @@ use crate::derender::stream_state::StreamState;
 /// Writes the state that goes back to the client.
 pub fn write(state: &StreamState<'_>, json: &mut JsonBuffer) {
     let [ids, lens] = state.history.texts();
+    json.reserve(ids.into_iter().chain(lens).map(str::len).sum());
     json.raw("{\"prev_tokens\":").value(&state.prev_tokens);
     json.key("prefix_offset").value(&state.prefix_offset).key("read_offset").value(&state.read_offset);
     json.key("role_sent").value(&state.role_sent);

@@ -53,7 +53,8 @@ pub(super) fn whole(
     let wants_ids = reader.wants(|request| request.return_token_ids);
     json.key("prompt_token_ids").value(&answer.prompt_token_ids.as_ref().filter(|_| wants_ids));
     json.key("kv_transfer_params").value(&answer.kv_transfer_params).key("metrics").value(&answer.metrics);
-    Ok(json.raw("}").take())
+    json.raw("}");
+    Ok(json.into_bytes())
 }
 
 pub(super) fn chunk(
@@ -104,7 +105,8 @@ pub(super) fn chunk(
     }
     json.key("metrics").value(&chunk.metrics).raw("}").key("stream_state");
     stream_state::write(&wire, &mut json);
-    Ok(json.raw("}").take())
+    json.raw("}");
+    Ok(json.into_bytes())
 }
 
 /// How the replies to one chat request are read and written.

@@ -48,7 +48,8 @@ pub(super) fn whole(
     let same = answers.iter().all(|answer| transfer(answer) == transfer(first));
     json.key("kv_transfer_params").value(&first.kv_transfer_params.as_ref().filter(|_| same));
     json.key("metrics").value(&first.metrics.as_ref().filter(|_| answers.len() == 1));
-    Ok(json.raw("}").take())
+    json.raw("}");
+    Ok(json.into_bytes())
 }
 
 pub(super) fn chunk(
@@ -90,7 +91,8 @@ pub(super) fn chunk(
     write_chunk_usage(prompt_tokens, &chunk, &mut json);
     json.key("metrics").value(&chunk.metrics).raw("}").key("stream_state");
     stream_state::write(&wire, &mut json);
-    Ok(json.raw("}").take())
+    json.raw("}");
+    Ok(json.into_bytes())
 }
 
 /// How the replies to one completion request are read and written.
