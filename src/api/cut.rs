@@ -16,7 +16,7 @@ use super::error::ApiError;
 pub struct CutBody<'a, const N: usize> {
     body: &'a [u8],
     rest: Cow<'a, [u8]>,
-    values: [Option<&'a str>; N],
+    values: [Option<&'a [u8]>; N],
 }
 
 impl<'a, const N: usize> CutBody<'a, N> {
@@ -31,10 +31,10 @@ impl<'a, const N: usize> CutBody<'a, N> {
         found.sort_unstable_by_key(|(_, range)| range.start);
         let (mut rest, mut from) = (Vec::new(), 0);
         for (at, range) in found {
-            let Some(text) = body.get(range.clone()).and_then(|text| std::str::from_utf8(text).ok()) else { continue };
+            let Some(text) = body.get(range.clone()) else { continue };
             cut.values[at] = Some(text);
             rest.extend_from_slice(&body[from..range.start]);
-            rest.extend_from_slice(if text.starts_with('[') { b"[]" } else { b"null" });
+            rest.extend_from_slice(if text.starts_with(b"[") { b"[]" } else { b"null" });
             from = range.end;
         }
         if from > 0 {
@@ -44,9 +44,14 @@ impl<'a, const N: usize> CutBody<'a, N> {
         cut
     }
 
-    /// The JSON texts of what was taken out, in the order of the keys.
-    pub fn values(&self) -> [Option<&'a str>; N] {
+    /// The JSON texts of what was taken out (nobody has looked whether they are UTF-8), in the order of the keys.
+    pub fn values(&self) -> [Option<&'a [u8]>; N] {
         self.values
+    }
+
+    /// What is left of the body.
+    pub fn rest(&self) -> &[u8] {
+        &self.rest
     }
 
     /// Reads the rest. An error names its place in the whole body.

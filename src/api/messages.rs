@@ -5,7 +5,7 @@
 
 use serde_json::{Map, Value};
 
-use super::validate::{Place, Read};
+use super::validate::{Place, Read, look_up};
 
 /// The first alternative of the union: the one that errors name.
 const FIRST: &str = "ChatCompletionDeveloperMessageParam";
@@ -19,12 +19,12 @@ pub struct Message(pub Map<String, Value>);
 impl Message {
     /// A field, null counting as absent.
     pub fn get(&self, key: &str) -> Option<&Value> {
-        self.0.get(key).filter(|value| !value.is_null())
+        look_up(&self.0, key).filter(|value| !value.is_null())
     }
 
     /// The role; never empty of meaning, since reading requires a string.
     pub fn role(&self) -> &str {
-        self.0.get("role").and_then(Value::as_str).unwrap_or_default()
+        look_up(&self.0, "role").and_then(Value::as_str).unwrap_or_default()
     }
 
     /// The content as one text: a string as it is, text parts on a line each; `None` where there is none.
@@ -44,7 +44,7 @@ impl Message {
         if !is_typed_role(self.role()) {
             return false;
         }
-        match self.0.get("content") {
+        match look_up(&self.0, "content") {
             Some(Value::Object(_)) => true,
             Some(Value::Array(parts)) if !parts.is_empty() => {
                 let loose = ["tool_call_id", "tool_calls", "reasoning", "tools", "task"];
@@ -78,9 +78,12 @@ impl Read for Message {
 
 /// The older `reasoning_content` becomes `reasoning`, unless that is there too.
 fn rename_reasoning(map: &mut Map<String, Value>) {
+    if look_up(map, "reasoning_content").is_none() {
+        return;
+    }
     if let Some(older) = map.shift_remove("reasoning_content")
         && !older.is_null()
-        && map.get("reasoning").is_none_or(Value::is_null)
+        && look_up(map, "reasoning").is_none_or(Value::is_null)
     {
         map.insert("reasoning".to_owned(), older);
     }
@@ -93,19 +96,19 @@ fn is_typed_role(role: &str) -> bool {
 /// One of OpenAI's typed messages. Lists are not looked into yet.
 fn is_typed(map: &Map<String, Value>) -> bool {
     let iterable = |value: &Value| value.is_string() || value.is_array() || value.is_object();
-    let name_ok = map.get("name").is_none_or(Value::is_string);
-    let content = map.get("content");
-    match map.get("role").and_then(Value::as_str) {
+    let name_ok = look_up(map, "name").is_none_or(Value::is_string);
+    let content = look_up(map, "content");
+    match look_up(map, "role").and_then(Value::as_str) {
         Some("developer" | "system" | "user") => name_ok && content.is_some_and(iterable),
         Some("assistant") => {
             name_ok
                 && content.is_none_or(|content| content.is_null() || iterable(content))
-                && map.get("tool_calls").is_none_or(iterable)
+                && look_up(map, "tool_calls").is_none_or(iterable)
         }
-        Some("tool") => content.is_some_and(iterable) && map.get("tool_call_id").is_some_and(Value::is_string),
+        Some("tool") => content.is_some_and(iterable) && look_up(map, "tool_call_id").is_some_and(Value::is_string),
         Some("function") => {
             content.is_some_and(|content| content.is_null() || content.is_string())
-                && map.get("name").is_some_and(Value::is_string)
+                && look_up(map, "name").is_some_and(Value::is_string)
         }
         _ => false,
     }
@@ -113,33 +116,33 @@ fn is_typed(map: &Map<String, Value>) -> bool {
 
 /// vLLM's own message: any role, everything else optional.
 fn is_loose(map: &Map<String, Value>) -> bool {
-    let text = |key: &str| map.get(key).is_none_or(Value::is_string);
-    let nullable_text = |key: &str| map.get(key).is_none_or(|value| value.is_null() || value.is_string());
-    let content_ok = match map.get("content") {
+    let text = |key: &str| look_up(map, key).is_none_or(Value::is_string);
+    let nullable_text = |key: &str| look_up(map, key).is_none_or(|value| value.is_null() || value.is_string());
+    let content_ok = match look_up(map, "content") {
         None | Some(Value::String(_)) => true,
         Some(Value::Array(parts)) => parts.iter().all(|part| part.is_string() || part.is_object()),
         Some(_) => false,
     };
-    let calls_ok = match map.get("tool_calls") {
+    let calls_ok = match look_up(map, "tool_calls") {
         None | Some(Value::Null) => true,
         Some(Value::Array(calls)) => calls.iter().all(|call| call_problem(call).is_none()),
         Some(_) => false,
     };
-    map.get("role").is_some_and(Value::is_string)
+    look_up(map, "role").is_some_and(Value::is_string)
         && content_ok
         && calls_ok
         && text("name")
         && nullable_text("tool_call_id")
         && nullable_text("task")
-        && map.get("reasoning").is_none_or(|value| value.is_null() || value.is_string() || value.is_object())
-        && map.get("tools").is_none_or(|value| value.is_null() || value.is_array())
+        && look_up(map, "reasoning").is_none_or(|value| value.is_null() || value.is_string() || value.is_object())
+        && look_up(map, "tools").is_none_or(|value| value.is_null() || value.is_array())
 }
 
 /// The error names the first alternative and the first of its fields that is wrong.
 fn refuse(map: &Map<String, Value>, place: &mut Place) -> Option<Message> {
     let whole = Value::Object(map.clone());
     place.at(FIRST, |place| {
-        match map.get("content") {
+        match look_up(map, "content") {
             None => return place.at("content", |place| place.issue("missing", "Field required", &whole)),
             Some(content) if !(content.is_string() || content.is_array() || content.is_object()) => {
                 return place
@@ -147,7 +150,7 @@ fn refuse(map: &Map<String, Value>, place: &mut Place) -> Option<Message> {
             }
             Some(_) => {}
         }
-        place.at("role", |place| match map.get("role") {
+        place.at("role", |place| match look_up(map, "role") {
             None => place.issue("missing", "Field required", &whole),
             Some(role) => super::validate::not_literal(place, role, &["developer"]),
         })

@@ -180,7 +180,11 @@ impl Fields {
 
     /// Reads a field; `default` stands in where the key is absent, and without one it is required.
     pub fn field<T: Read>(&mut self, place: &mut Place, key: &str, default: Option<T>) -> Option<T> {
-        let Some(value) = self.map.get_mut(key).map(Value::take) else {
+        let found = match self.map.len() {
+            ..=FEW => self.map.iter_mut().find(|(known, _)| *known == key).map(|(_, value)| value),
+            _ => self.map.get_mut(key),
+        };
+        let Some(value) = found.map(Value::take) else {
             if default.is_some() {
                 return default;
             }
@@ -188,6 +192,17 @@ impl Fields {
             return place.at(key, |place| place.note("missing", "Field required".to_owned(), input, None));
         };
         place.at(key, |place| T::read(value, place))
+    }
+}
+
+/// Keys that are found faster one by one than by a hash.
+const FEW: usize = 8;
+
+/// The value of a key.
+pub fn look_up<'a>(map: &'a Map<String, Value>, key: &str) -> Option<&'a Value> {
+    match map.len() {
+        ..=FEW => map.iter().find(|(known, _)| *known == key).map(|(_, value)| value),
+        _ => map.get(key),
     }
 }
 

@@ -16,7 +16,7 @@ pub struct History<'a> {
 
 impl<'a> History<'a> {
     /// From the JSON texts of the two lists, or the lists themselves where there is no text.
-    pub fn new(texts: [Option<&'a str>; 2], ids: &[u32], lens: &[usize]) -> Self {
+    pub fn new(texts: [Option<&'a [u8]>; 2], ids: &[u32], lens: &[usize]) -> Self {
         let [ids_text, lens_text] = texts.map(|text| text.map(Numbers::carried));
         Self {
             ids: ids_text.unwrap_or_else(|| Numbers::listed(ids.iter().map(|id| u64::from(*id)))),
@@ -41,8 +41,8 @@ impl<'a> History<'a> {
     }
 
     /// The JSON of the two lists without their brackets, each in two parts.
-    pub fn texts(&self) -> [[&str; 2]; 2] {
-        [&self.ids, &self.lens].map(|list| [list.carried, list.added.as_str()])
+    pub fn texts(&self) -> [[&[u8]; 2]; 2] {
+        [&self.ids, &self.lens].map(|list| [list.carried, list.added.as_slice()])
     }
 
     /// What tells at a glance whether the lists are those that were checked before, however their JSON is spaced: no proof
@@ -53,10 +53,10 @@ impl<'a> History<'a> {
 
     /// The numbers: all tokens, and the length of each chunk. An error says what is wrong with them, in vLLM's words.
     pub fn read(&self) -> Result<(Vec<u32>, Vec<usize>), String> {
-        let ids = token_ids(&mut Deserializer::from_str(&self.ids.json()));
+        let ids = token_ids(&mut Deserializer::from_slice(&self.ids.json()));
         let ids = ids.map_err(|error| format!("output_token_ids: {error}"))?;
         let lens: Vec<usize> =
-            serde_json::from_str(&self.lens.json()).map_err(|error| format!("output_chunk_lens: {error}"))?;
+            serde_json::from_slice(&self.lens.json()).map_err(|error| format!("output_chunk_lens: {error}"))?;
         if lens.contains(&0) {
             return Err("output_chunk_lens entries should be greater than 0".to_owned());
         }
@@ -75,17 +75,17 @@ impl<'a> History<'a> {
 /// A list of numbers as text, without brackets, that grows at its end.
 #[derive(Debug, Clone, Default, PartialEq)]
 struct Numbers<'a> {
-    carried: &'a str,
-    added: String,
+    carried: &'a [u8],
+    added: Vec<u8>,
     /// What its visible characters add up to.
     sum: u64,
 }
 
 impl<'a> Numbers<'a> {
-    fn carried(list: &'a str) -> Self {
-        let inside = list.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
-        let carried = inside.unwrap_or(list).trim();
-        Self { carried, added: String::new(), sum: visible(carried) }
+    fn carried(list: &'a [u8]) -> Self {
+        let inside = list.strip_prefix(b"[").and_then(|rest| rest.strip_suffix(b"]"));
+        let carried = inside.unwrap_or(list).trim_ascii();
+        Self { carried, added: Vec::new(), sum: visible(carried) }
     }
 
     fn listed(numbers: impl Iterator<Item = u64>) -> Self {
@@ -95,12 +95,12 @@ impl<'a> Numbers<'a> {
     }
 
     fn push(&mut self, number: u64) {
-        let begins = self.is_empty();
+        let first = self.is_empty();
         let from = self.added.len();
-        if !begins {
-            self.added.push(',');
+        if !first {
+            self.added.push(b',');
         }
-        self.added.push_str(itoa::Buffer::new().format(number));
+        self.added.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
         self.sum += visible(self.added.get(from..).unwrap_or_default());
     }
 
@@ -108,23 +108,23 @@ impl<'a> Numbers<'a> {
         self.carried.is_empty() && self.added.is_empty()
     }
 
-    fn json(&self) -> String {
-        ["[", self.carried, &self.added, "]"].concat()
+    fn json(&self) -> Vec<u8> {
+        [b"[", self.carried, &self.added, b"]"].concat()
     }
 
     fn count(&self) -> usize {
-        let commas = |part: &str| add_up(part, |byte| u8::from(byte == b','));
+        let commas = |part: &[u8]| add_up(part, |byte| u8::from(byte == b','));
         let commas = commas(self.carried) + commas(&self.added);
         if self.is_empty() { 0 } else { usize::try_from(commas).unwrap_or(usize::MAX).saturating_add(1) }
     }
 }
 
-fn visible(text: &str) -> u64 {
+fn visible(text: &[u8]) -> u64 {
     add_up(text, |byte| if byte > b' ' { byte } else { 0 })
 }
 
 /// Adds up what each byte counts. Small sums of short stretches let many bytes be looked at together.
-fn add_up(text: &str, counts: impl Fn(u8) -> u8) -> u64 {
+fn add_up(text: &[u8], counts: impl Fn(u8) -> u8) -> u64 {
     let stretch = |bytes: &[u8]| u64::from(bytes.iter().map(|byte| u16::from(counts(*byte))).sum::<u16>());
-    text.as_bytes().chunks(256).map(stretch).sum()
+    text.chunks(256).map(stretch).sum()
 }

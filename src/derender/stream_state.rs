@@ -81,7 +81,7 @@ pub struct Compact {
 
 impl<'a> StreamState<'a> {
     /// Takes over the JSON texts of `output_token_ids` and `output_chunk_lens`, where they were taken out of the body.
-    pub fn carry(&mut self, texts: [Option<&'a str>; 2]) {
+    pub fn carry(&mut self, texts: [Option<&'a [u8]>; 2]) {
         self.history = History::new(texts, &self.output_token_ids, &self.output_chunk_lens);
     }
 

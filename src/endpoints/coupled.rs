@@ -118,7 +118,9 @@ pub(super) fn render_chat(
     body: &[u8],
     id: &str,
 ) -> Result<Rendered, ApiError> {
-    context.heavy.run(body, || render::chat(&served.model, served.dialect.as_ref(), request, &for_engine_settings(id)))
+    context
+        .heavy
+        .render(body, || render::chat(&served.model, served.dialect.as_ref(), request, &for_engine_settings(id)))
 }
 
 /// Renders a completion for engines: a request per prompt.
@@ -129,7 +131,7 @@ pub(super) fn render_completions(
     body: &[u8],
     id: &str,
 ) -> Result<Vec<Rendered>, ApiError> {
-    context.heavy.run(body, || render::completions(&served.model, request, &for_engine_settings(id)))
+    context.heavy.render(body, || render::completions(&served.model, request, &for_engine_settings(id)))
 }
 
 fn for_engine_settings(id: &str) -> render::Settings {

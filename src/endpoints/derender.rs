@@ -9,6 +9,7 @@ mod completions;
 mod known;
 
 use bytes::Bytes;
+use memchr::memmem;
 use serde_json::value::RawValue;
 
 pub use known::Known;
@@ -32,6 +33,22 @@ const LENGTHS: &str = "stream_state.output_chunk_lens";
 /// Answers `/v1/chat/completions/derender`.
 pub fn chat(context: &Context, body: &Bytes) -> Result<Bytes, ApiError> {
     let cut = CutBody::new(body, ["prompt_token_ids", "chat_request", TOKENS, LENGTHS]);
+    context.heavy.read(length(body, &cut), || read_chat(context, &cut))
+}
+
+/// Answers `/v1/completions/derender`.
+pub fn completions(context: &Context, body: &Bytes) -> Result<Bytes, ApiError> {
+    let cut = CutBody::new(body, ["prompt_token_ids", "completion_request", TOKENS, LENGTHS]);
+    context.heavy.read(length(body, &cut), || read_completions(context, &cut))
+}
+
+/// Bytes that are read one by one: all of them, but for what the later chunks of a stream only repeat.
+fn length(body: &Bytes, cut: &CutBody<'_, 4>) -> usize {
+    let has_own_state = memmem::find(cut.rest(), b"\"couplet\"").is_some();
+    if has_own_state { cut.rest().len() } else { body.len() }
+}
+
+fn read_chat(context: &Context, cut: &CutBody<'_, 4>) -> Result<Bytes, ApiError> {
     let [prompt, request, history @ ..] = cut.values();
     let mut body: ChatBody<'_, StreamState<'_>> = cut.parse()?;
     if let Some(state) = &mut body.stream_state {
@@ -46,9 +63,7 @@ pub fn chat(context: &Context, body: &Bytes) -> Result<Bytes, ApiError> {
     if body.stream { chat::chunk(served, body, request, prompt) } else { chat::whole(served, body, request, prompt) }
 }
 
-/// Answers `/v1/completions/derender`.
-pub fn completions(context: &Context, body: &Bytes) -> Result<Bytes, ApiError> {
-    let cut = CutBody::new(body, ["prompt_token_ids", "completion_request", TOKENS, LENGTHS]);
+fn read_completions(context: &Context, cut: &CutBody<'_, 4>) -> Result<Bytes, ApiError> {
     let [prompt, request, history @ ..] = cut.values();
     let mut body: CompletionBody<'_, StreamState<'_>> = cut.parse()?;
     if let Some(state) = &mut body.stream_state {
@@ -66,8 +81,8 @@ pub fn completions(context: &Context, body: &Bytes) -> Result<Bytes, ApiError> {
 }
 
 /// The JSON text of a value; null is none.
-fn text(value: Option<&RawValue>) -> Option<&str> {
-    value.map(RawValue::get).filter(|text| *text != "null")
+fn text(value: Option<&RawValue>) -> Option<&[u8]> {
+    value.map(RawValue::get).filter(|text| *text != "null").map(str::as_bytes)
 }
 
 /// Reads a whole reply. Stop strings of the request only count where the engine did not say what stopped it; one that

@@ -5,8 +5,8 @@ use std::sync::{Condvar, Mutex, PoisonError};
 
 use memchr::memmem;
 
-/// Longer bodies take long enough to leave the I/O threads, in bytes.
-const LONG_BODY: usize = 64 << 10;
+/// What is longer takes long enough to leave the I/O threads, in bytes.
+const LONG: usize = 64 << 10;
 
 /// A bound on long CPU work.
 pub struct Heavy {
@@ -20,10 +20,20 @@ impl Heavy {
         Self { free: Mutex::new(most.max(1)), freed: Condvar::new() }
     }
 
-    /// Runs `work` on a body. Where it may be long the I/O thread hands its other tasks to another thread first, and waits
-    /// its turn.
-    pub fn run<T>(&self, body: &[u8], work: impl FnOnce() -> T) -> T {
-        if !may_be_long(body) {
+    /// Runs `work` that renders a body: also a short body is long work where it brings its own template, which may run for
+    /// as long as its fuel lasts.
+    pub fn render<T>(&self, body: &[u8], work: impl FnOnce() -> T) -> T {
+        self.run(body.len() > LONG || memmem::find(body, b"\"chat_template\"").is_some(), work)
+    }
+
+    /// Runs `work` that reads so many bytes.
+    pub fn read<T>(&self, bytes: usize, work: impl FnOnce() -> T) -> T {
+        self.run(bytes > LONG, work)
+    }
+
+    /// Before long work the I/O thread hands its other tasks to another thread, and waits its turn.
+    fn run<T>(&self, is_long: bool, work: impl FnOnce() -> T) -> T {
+        if !is_long {
             return work();
         }
         tokio::task::block_in_place(|| {
@@ -35,11 +45,6 @@ impl Heavy {
             work()
         })
     }
-}
-
-/// A body that brings its own template may have it run for as long as its fuel lasts, however short it is.
-fn may_be_long(body: &[u8]) -> bool {
-    body.len() > LONG_BODY || memmem::find(body, b"\"chat_template\"").is_some()
 }
 
 /// Gives the turn back, also where the work panicked.

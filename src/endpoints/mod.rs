@@ -111,18 +111,20 @@ pub async fn answer(
     if !validate::is_json_type(kind) {
         return Err(validate::unsupported_media_type());
     }
-    let heavy = |work: fn(&Context, &HeaderMap, &Bytes) -> Result<Bytes, ApiError>| {
-        context.heavy.run(&body, || work(&context, headers, &body)).map(response::json)
+    let render = |work: fn(&Context, &HeaderMap, &Bytes) -> Result<Bytes, ApiError>| {
+        context.heavy.render(&body, || work(&context, headers, &body)).map(response::json)
     };
     match route {
         Route::Chat => chat::create(Arc::clone(&context), headers, &body).await,
         Route::Completions => completions::create(Arc::clone(&context), headers, &body).await,
-        Route::ChatRender => heavy(render::chat),
-        Route::CompletionsRender => heavy(render::completions),
-        Route::ChatDerender => heavy(|context, _, body| derender::chat(context, body)),
-        Route::CompletionsDerender => heavy(|context, _, body| derender::completions(context, body)),
-        Route::Tokenize => heavy(|context, _, body| tokenize::tokenize(context, body)),
-        Route::Detokenize => heavy(|context, _, body| tokenize::detokenize(context, body)),
+        Route::ChatRender => render(render::chat),
+        Route::CompletionsRender => render(render::completions),
+        Route::ChatDerender => derender::chat(&context, &body).map(response::json),
+        Route::CompletionsDerender => derender::completions(&context, &body).map(response::json),
+        Route::Tokenize => render(|context, _, body| tokenize::tokenize(context, body)),
+        Route::Detokenize => {
+            context.heavy.read(body.len(), || tokenize::detokenize(&context, &body)).map(response::json)
+        }
         Route::Models | Route::Health | Route::Ping | Route::Version | Route::Load | Route::Metrics => {
             Ok(admin::answer(&context, route))
         }

@@ -131,8 +131,8 @@ fn prompts_of(
         if for_engine { ApiError::bad_request(message) } else { crate::api::validate::bad_param("prompt", message) }
     };
     match request.prompt.as_ref().ok_or_else(one_at_least)? {
-        Prompt::Text(text) => Ok(vec![prompt::of_text(model, text, limits)?]),
-        Prompt::Texts(texts) => texts.iter().map(|text| prompt::of_text(model, text, limits)).collect(),
+        Prompt::Text(text) => Ok(vec![prompt::of_text(model, text.clone(), limits)?]),
+        Prompt::Texts(texts) => texts.iter().map(|text| prompt::of_text(model, text.clone(), limits)).collect(),
         Prompt::Ids(ids) if ids.is_empty() => Err(one_at_least()),
         Prompt::Ids(ids) => Ok(vec![prompt::of_ids(model, ids, limits)?]),
         Prompt::IdLists(lists) => lists.iter().map(|ids| prompt::of_ids(model, ids, limits)).collect(),
@@ -191,7 +191,7 @@ fn is_harmony(model: &Model) -> bool {
 
 /// The ids of a text, of any length.
 pub fn tokenize_text(model: &Model, text: &str, add_special: bool) -> Result<Vec<u32>, ApiError> {
-    Ok(prompt::of_text(model, text, &TokenLimits::none(add_special))?.ids)
+    Ok(prompt::of_text(model, text.to_owned(), &TokenLimits::none(add_special))?.ids)
 }
 
 /// The ids of a chat, of any length.

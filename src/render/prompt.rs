@@ -122,7 +122,7 @@ pub(super) fn of_chat(
         add_generation_prompt: request.add_generation_prompt,
     };
     let text = text_of_chat(model, &chat, kwargs, now)?;
-    of_text(model, &text, limits)
+    of_text(model, text, limits)
 }
 
 /// The text that the template writes for a chat.
@@ -246,10 +246,10 @@ fn cut_at_tag(text: String, last: &str) -> Result<String, TemplateError> {
 }
 
 /// The prompt that a text makes.
-pub(super) fn of_text(model: &Model, text: &str, limits: &TokenLimits) -> Result<Prompt, ApiError> {
-    let checked = limits.check_text(model, text)?;
+pub(super) fn of_text(model: &Model, text: String, limits: &TokenLimits) -> Result<Prompt, ApiError> {
+    let checked = limits.check_text(model, &text)?;
     let (ids, spans) = limits.encode(model, checked)?;
-    Ok(Prompt { text: Some(text.to_owned()), ids, spans: limits.spans.then_some(spans) })
+    Ok(Prompt { text: Some(text), ids, spans: limits.spans.then_some(spans) })
 }
 
 /// The prompt that ids make.

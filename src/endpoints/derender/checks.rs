@@ -94,8 +94,8 @@ pub(super) fn max_len(served: &Served) -> usize {
 }
 
 /// Reads the JSON text of `prompt_token_ids`.
-pub(super) fn read_ids(_: &Served, text: &str) -> Result<Vec<u32>, ApiError> {
-    token_ids(&mut serde_json::Deserializer::from_str(text)).map_err(|error| {
+pub(super) fn read_ids(_: &Served, text: &[u8]) -> Result<Vec<u32>, ApiError> {
+    token_ids(&mut serde_json::Deserializer::from_slice(text)).map_err(|error| {
         let message = format!("1 validation error:\n  body.prompt_token_ids: {error}");
         ApiError::invalid_body(Some("body.prompt_token_ids"), message)
     })
@@ -157,12 +157,12 @@ pub(super) fn prompt_counts(given: Option<OneOrMany<i64>>, responses: usize) -> 
 }
 
 /// The prompts of a one-shot completion, one per response; null where the response carries its own.
-pub(super) fn prompt_lists(given: Option<&str>, responses: usize) -> Result<Vec<Option<Vec<u32>>>, ApiError> {
+pub(super) fn prompt_lists(given: Option<&[u8]>, responses: usize) -> Result<Vec<Option<Vec<u32>>>, ApiError> {
     #[derive(Deserialize)]
     struct Prompt(#[serde(deserialize_with = "optional_token_ids")] Option<Vec<u32>>);
 
     let Some(given) = given else { return Ok(vec![None; responses]) };
-    let Ok(prompts) = serde_json::from_str::<Vec<Prompt>>(given) else {
+    let Ok(prompts) = serde_json::from_slice::<Vec<Prompt>>(given) else {
         return Err(one_shot_form("prompt_token_ids", "a list of lists of token ids (integers from 0)"));
     };
     same_length("prompt_token_ids", prompts.len(), responses)?;

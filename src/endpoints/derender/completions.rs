@@ -20,7 +20,7 @@ pub(super) fn whole(
     served: &Served,
     body: CompletionBody<'_, StreamState<'_>>,
     request: Option<&CompletionRequest>,
-    prompts: Option<&str>,
+    prompts: Option<&[u8]>,
 ) -> Result<Bytes, ApiError> {
     let answers = checks::required(body.generate_responses, "generate_responses")?;
     answers.iter().try_for_each(checks::check_mode)?;

@@ -41,7 +41,7 @@ pub struct KnownChat {
 
 impl KnownChat {
     /// Reads the JSON text of a `chat_request`.
-    pub fn read(served: &Served, text: &str) -> Result<Self, ApiError> {
+    pub fn read(served: &Served, text: &[u8]) -> Result<Self, ApiError> {
         let request = ChatRequest::from_value(json(text, "chat_request")?, "body.DerenderChatRequest.chat_request")?;
         let kwargs: Map<String, Value> = render::template_kwargs(&served.model, &request);
         let facts = render::parser_context(&request, Vec::new(), kwargs, 0);
@@ -50,12 +50,12 @@ impl KnownChat {
 }
 
 /// Reads the JSON text of a `completion_request`.
-pub(super) fn read_completion(_: &Served, text: &str) -> Result<CompletionRequest, ApiError> {
+pub(super) fn read_completion(_: &Served, text: &[u8]) -> Result<CompletionRequest, ApiError> {
     CompletionRequest::from_value(json(text, "completion_request")?, "body.completion_request")
 }
 
-fn json(text: &str, key: &str) -> Result<Value, ApiError> {
-    serde_json::from_str(text).map_err(|error| {
+fn json(text: &[u8], key: &str) -> Result<Value, ApiError> {
+    serde_json::from_slice(text).map_err(|error| {
         ApiError::invalid_body(Some(&format!("body.{key}")), format!("1 validation error:\n  {error}"))
     })
 }
@@ -73,7 +73,7 @@ struct Entries<R> {
 }
 
 struct Entry<R> {
-    text: Box<str>,
+    text: Box<[u8]>,
     model: Box<str>,
     read: Arc<R>,
 }
@@ -91,13 +91,13 @@ impl<R> Kept<R> {
         &self,
         again: bool,
         served: &Served,
-        text: &str,
-        read: impl FnOnce(&Served, &str) -> Result<R, ApiError>,
+        text: &[u8],
+        read: impl FnOnce(&Served, &[u8]) -> Result<R, ApiError>,
     ) -> Result<Arc<R>, ApiError> {
         if !again || text.len() > MAX_TEXT {
             return read(served, text).map(Arc::new);
         }
-        let hash = self.hasher.hash_one(sample(text.as_bytes()));
+        let hash = self.hasher.hash_one(sample(text));
         if let Some(known) = self.find(hash, served, text) {
             return Ok(known);
         }
@@ -107,7 +107,7 @@ impl<R> Kept<R> {
         Ok(read)
     }
 
-    fn find(&self, hash: u64, served: &Served, text: &str) -> Option<Arc<R>> {
+    fn find(&self, hash: u64, served: &Served, text: &[u8]) -> Option<Arc<R>> {
         let entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         let entry = entries.by_hash.get(&hash)?;
         (*entry.text == *text && *entry.model == *served.name()).then(|| Arc::clone(&entry.read))
