@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::net::TcpListener;
 
-use crate::config::{ConfigError, ModelSettings, Settings};
+use crate::config::{ConfigError, EngineSettings, ModelSettings, Settings};
 use crate::endpoints::derender::Known;
 use crate::endpoints::{self, Context, Heavy, Served};
 use crate::engine::client::http_client;
@@ -56,9 +56,8 @@ pub struct App {
 impl App {
     /// Loads the models. Blocks.
     pub fn load(settings: Settings) -> Result<Self, StartError> {
-        let http = http_client()?;
         let metrics = Metrics::new()?;
-        let load = |model| load_model(model, &http, &metrics);
+        let load = |model| load_model(model, &metrics);
         let models = settings.models.into_iter().map(load).collect::<Result<_, StartError>>()?;
         give_memory_back();
         let context = Context {
@@ -91,7 +90,7 @@ impl App {
     }
 }
 
-fn load_model(settings: ModelSettings, http: &reqwest::Client, metrics: &Metrics) -> Result<Served, StartError> {
+fn load_model(settings: ModelSettings, metrics: &Metrics) -> Result<Served, StartError> {
     let mut model = Model::load(settings.load)?;
     if [&model.options().tool_parser, &model.options().reasoning_parser]
         .iter()
@@ -122,14 +121,12 @@ fn load_model(settings: ModelSettings, http: &reqwest::Client, metrics: &Metrics
         max_model_len = model.max_model_len(),
         "model loaded"
     );
-    let members: Vec<Member> = settings
-        .engines
-        .iter()
-        .map(|engine| {
-            let metrics = metrics.engine(&engine.url);
-            Member::new(Arc::new(Engine::new(&engine.url, http.clone())), engine.weight, metrics)
-        })
-        .collect();
+    let http = http_client(settings.pool.connect_timeout)?;
+    let member = |engine: EngineSettings| {
+        let metrics = metrics.engine(&engine.url);
+        Arc::new(Member::new(Arc::new(Engine::new(&engine.url, http.clone())), engine.place, metrics))
+    };
+    let members: Vec<Arc<Member>> = settings.engines.into_iter().map(member).collect();
     let pool = (!members.is_empty()).then(|| Arc::new(Pool::new(members, settings.pool)));
     Ok(Served { dialect: dialect.map(Arc::new), model, pool })
 }

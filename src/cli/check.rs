@@ -167,7 +167,7 @@ async fn engines(served: &Served) -> Vec<Row> {
         return vec![Row::new("engine", Verdict::Note, "none: only the render and derender routes are served")];
     };
     let mut rows = Vec::new();
-    for member in pool.members() {
+    for member in pool.members().iter() {
         let engine = &member.engine;
         let url = engine.url();
         rows.push(match tokio::time::timeout(ENGINE_TIMEOUT, engine.probe()).await {

@@ -103,7 +103,10 @@ impl ServeArgs {
         set(&mut model.model, self.model.or(self.model_tag));
         set(&mut model.revision, self.revision);
         set_list(&mut model.served_model_name, self.served_model_name);
-        set_list(&mut model.engines, self.engine.into_iter().map(|url| EngineFile { url, weight: None }).collect());
+        set_list(
+            &mut model.engines,
+            self.engine.into_iter().map(|url| EngineFile { url, ..EngineFile::default() }).collect(),
+        );
         set(&mut model.tool_call_parser, self.tool_call_parser);
         set(&mut model.reasoning_parser, self.reasoning_parser);
         set(&mut model.enable_auto_tool_choice, self.enable_auto_tool_choice);

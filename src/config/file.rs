@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use crate::engine::policy::Policy;
+use super::pool::PoolFile;
 
 /// The whole file.
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -64,7 +64,7 @@ pub struct ModelFile {
 }
 
 /// One engine.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EngineFile {
     /// Base URL, such as `http://127.0.0.1:8000`.
@@ -72,22 +72,7 @@ pub struct EngineFile {
     /// Its share of the requests, compared with the other engines'.
     #[serde(default)]
     pub weight: Option<u32>,
-}
-
-/// How a pool of engines behaves. Times are in seconds.
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct PoolFile {
-    /// `round_robin`, `random`, `least_loaded` or `power_of_two`.
-    pub policy: Option<Policy>,
-    /// How many other engines are tried before the first token.
-    pub max_retries: Option<usize>,
-    /// How many times a reply goes on at another engine.
-    pub max_resumes: Option<usize>,
-    /// Longest wait for the first token.
-    pub first_token_timeout: Option<f64>,
-    /// Longest wait between two tokens.
-    pub token_timeout: Option<f64>,
-    /// Time between two health checks.
-    pub health_interval: Option<f64>,
+    /// Where it runs; a pool prefers engines of its own zone.
+    #[serde(default)]
+    pub zone: Option<String>,
 }

@@ -4,13 +4,13 @@
 //! A flag wins over an environment variable, which wins over the file.
 
 pub mod file;
+pub mod pool;
 
 use std::path::Path;
-use std::time::Duration;
 
-use file::{EngineFile, File, ModelFile, PoolFile};
+use file::{EngineFile, File, ModelFile};
 
-use crate::engine::pool;
+use crate::engine::pool::{Options, Place};
 use crate::model::LoadOptions;
 use crate::model::template::ContentFormat;
 
@@ -43,7 +43,7 @@ pub struct ModelSettings {
     /// Its engines.
     pub engines: Vec<EngineSettings>,
     /// How requests are shared out among them.
-    pub pool: pool::Options,
+    pub pool: Options,
 }
 
 /// Settings of one engine.
@@ -51,8 +51,8 @@ pub struct ModelSettings {
 pub struct EngineSettings {
     /// Base URL.
     pub url: String,
-    /// Its share, compared with the others'.
-    pub weight: u32,
+    /// Where it stands in its pool.
+    pub place: Place,
 }
 
 /// Everything that is wrong with the settings, one line each.
@@ -131,7 +131,7 @@ fn check_model(at: usize, file: ModelFile, problems: &mut Vec<String>) -> Option
         Some(other) => problems
             .push(format!("models[{at}].chat_template_content_format: {other:?} is not one of auto, string, openai")),
     }
-    let pool = check_pool(at, &file.pool, problems);
+    let pool = file.pool.check(&format!("models[{at}].pool"), problems);
     let engines = file.engines.into_iter().map(|engine| check_engine(at, engine, problems)).collect();
     Some(ModelSettings { load, engines, pool })
 }
@@ -145,27 +145,7 @@ fn check_engine(at: usize, file: EngineFile, problems: &mut Vec<String>) -> Engi
         problems
             .push(format!("models[{at}].engines: weight 0 of {:?} would never get a request; leave it out", file.url));
     }
-    EngineSettings { url: file.url, weight }
-}
-
-fn check_pool(at: usize, file: &PoolFile, problems: &mut Vec<String>) -> pool::Options {
-    let defaults = pool::Options::default();
-    let mut seconds = |key: &str, given: Option<f64>, default: Duration| {
-        let Some(given) = given else { return default };
-        let valid = Duration::try_from_secs_f64(given).ok().filter(|time| !time.is_zero());
-        valid.unwrap_or_else(|| {
-            problems.push(format!("models[{at}].pool.{key}: {given} is no time; give seconds above 0, such as 2.5"));
-            default
-        })
-    };
-    pool::Options {
-        policy: file.policy.unwrap_or_default(),
-        max_retries: file.max_retries.unwrap_or(defaults.max_retries),
-        max_resumes: file.max_resumes.unwrap_or(defaults.max_resumes),
-        first_token_timeout: seconds("first_token_timeout", file.first_token_timeout, defaults.first_token_timeout),
-        token_timeout: seconds("token_timeout", file.token_timeout, defaults.token_timeout),
-        health_interval: seconds("health_interval", file.health_interval, defaults.health_interval),
-    }
+    EngineSettings { url: file.url, place: Place { weight, zone: file.zone } }
 }
 
 /// `none` is no parser.

@@ -103,7 +103,7 @@ fn couplet_settings(model: &Model, engine: &Sim, port: u16) -> File {
     let tiny = ModelFile {
         model: Some(model.dir().display().to_string()),
         served_model_name: vec![model::NAME.to_owned()],
-        engines: vec![EngineFile { url: format!("http://{}", engine.address()), weight: None }],
+        engines: vec![EngineFile { url: format!("http://{}", engine.address()), ..EngineFile::default() }],
         tool_call_parser: Some("hermes".to_owned()),
         reasoning_parser: Some("qwen3".to_owned()),
         enable_auto_tool_choice: Some(true),

@@ -13,8 +13,6 @@ use super::EngineError;
 use super::capabilities::{Capabilities, Kind};
 use crate::api::generate::{GenerateRequest, GenerateResponse};
 
-/// Connecting is local or within a cluster: what takes longer will not come.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// An abort is a courtesy; it must not pile up behind a dead engine.
 const ABORT_TIMEOUT: Duration = Duration::from_secs(2);
 /// How an engine prefixes the ids it is given.
@@ -29,10 +27,10 @@ pub struct Engine {
 }
 
 /// A client for engines: pooled connections, no proxies from the environment, no overall timeout (streams are long).
-pub fn http_client() -> Result<reqwest::Client, reqwest::Error> {
+pub fn http_client(connect_timeout: Duration) -> Result<reqwest::Client, reqwest::Error> {
     // Fails where a provider is installed already, which is as good.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    reqwest::Client::builder().connect_timeout(CONNECT_TIMEOUT).tcp_nodelay(true).no_proxy().build()
+    reqwest::Client::builder().connect_timeout(connect_timeout).tcp_nodelay(true).no_proxy().build()
 }
 
 impl Engine {

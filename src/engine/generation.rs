@@ -113,7 +113,7 @@ impl Generation {
     /// After a failure: the error, unless the reply is complete or goes on elsewhere.
     fn recover(&mut self, error: EngineError) -> Option<Result<GenerateResponse, EngineError>> {
         let State::Reading(lease, attempt) = std::mem::replace(&mut self.state, State::Ended) else { return None };
-        let tried = lease.at;
+        let tried = lease.id().to_owned();
         lease.failed(&error);
         drop(attempt);
         if self.finished && self.is_single() {

@@ -1,7 +1,8 @@
 //! Which engine gets a request.
 
+use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde::Deserialize;
 
@@ -22,9 +23,9 @@ pub enum Policy {
 
 /// An engine that may be chosen.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Candidate {
-    /// Its place in the pool.
-    pub at: usize,
+pub struct Candidate<'a> {
+    /// Who it is, whatever comes and goes beside it.
+    pub id: &'a str,
     /// Its share, compared with the others'.
     pub weight: u32,
     /// Tokens of prompts and replies that it works on.
@@ -36,44 +37,61 @@ pub struct Candidate {
 pub struct Chooser {
     policy: Policy,
     /// Round robin: how far each engine is behind its share.
-    behind: Mutex<Vec<i64>>,
+    behind: Mutex<HashMap<String, i64>>,
 }
 
 impl Chooser {
-    /// For a pool of `engines`.
-    pub fn new(policy: Policy, engines: usize) -> Self {
-        Self { policy, behind: Mutex::new(vec![0; engines]) }
+    /// Without memories.
+    pub fn new(policy: Policy) -> Self {
+        Self { policy, behind: Mutex::default() }
     }
 
-    /// The place of the chosen engine; `None` where there is no candidate.
-    pub fn choose(&self, candidates: &[Candidate]) -> Option<usize> {
-        let chosen = match self.policy {
+    /// The chosen one; `None` where there is no candidate.
+    pub fn choose<'a>(&self, candidates: &[Candidate<'a>]) -> Option<Candidate<'a>> {
+        match self.policy {
             _ if candidates.len() < 2 => candidates.first().copied(),
             Policy::RoundRobin => self.in_turns(candidates),
             Policy::Random => by_chance(candidates),
             Policy::LeastLoaded => less_loaded(candidates.iter().copied()),
             Policy::PowerOfTwo => {
                 let first = by_chance(candidates)?;
-                let others: Vec<Candidate> = candidates.iter().copied().filter(|other| other.at != first.at).collect();
+                let others: Vec<Candidate> = candidates.iter().copied().filter(|other| other.id != first.id).collect();
                 less_loaded([Some(first), by_chance(&others)].into_iter().flatten())
             }
-        };
-        chosen.map(|candidate| candidate.at)
+        }
+    }
+
+    /// Forgets engines that are not among these.
+    pub fn keep(&self, ids: &HashSet<&str>) {
+        self.behind().retain(|id, _| ids.contains(id.as_str()));
     }
 
     /// Smooth weighted round robin: everybody gains its weight, the one that is furthest behind is taken and pays for all.
-    fn in_turns(&self, candidates: &[Candidate]) -> Option<Candidate> {
-        let mut behind = self.behind.lock().unwrap_or_else(PoisonError::into_inner);
+    fn in_turns<'a>(&self, candidates: &[Candidate<'a>]) -> Option<Candidate<'a>> {
+        let mut behind = self.behind();
+        let mut furthest: Option<(i64, Candidate)> = None;
         for candidate in candidates {
-            behind[candidate.at] += i64::from(candidate.weight);
+            if !behind.contains_key(candidate.id) {
+                behind.insert(candidate.id.to_owned(), 0);
+            }
+            let Some(share) = behind.get_mut(candidate.id) else { continue };
+            *share += i64::from(candidate.weight);
+            if furthest.is_none_or(|(most, _)| *share > most) {
+                furthest = Some((*share, *candidate));
+            }
         }
-        let chosen = *candidates.iter().rev().max_by_key(|candidate| behind[candidate.at])?;
-        behind[chosen.at] -= candidates.iter().map(|candidate| i64::from(candidate.weight)).sum::<i64>();
+        let (share, chosen) = furthest?;
+        let all = candidates.iter().map(|candidate| i64::from(candidate.weight)).sum::<i64>();
+        behind.insert(chosen.id.to_owned(), share - all);
         Some(chosen)
+    }
+
+    fn behind(&self) -> MutexGuard<'_, HashMap<String, i64>> {
+        self.behind.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn by_chance(candidates: &[Candidate]) -> Option<Candidate> {
+fn by_chance<'a>(candidates: &[Candidate<'a>]) -> Option<Candidate<'a>> {
     let all: u64 = candidates.iter().map(|candidate| u64::from(candidate.weight)).sum();
     // 64 random bits: the bias of the remainder is of no account.
     let mut at = RandomState::new().hash_one(0_u8).checked_rem(all)?;
@@ -86,7 +104,7 @@ fn by_chance(candidates: &[Candidate]) -> Option<Candidate> {
 }
 
 /// Loads are compared by weight; of equals the first.
-fn less_loaded(candidates: impl Iterator<Item = Candidate>) -> Option<Candidate> {
+fn less_loaded<'a>(candidates: impl Iterator<Item = Candidate<'a>>) -> Option<Candidate<'a>> {
     candidates.min_by(|a, b| {
         let scaled = |one: &Candidate, other: &Candidate| u128::from(one.load) * u128::from(other.weight);
         scaled(a, b).cmp(&scaled(b, a))
@@ -97,15 +115,18 @@ fn less_loaded(candidates: impl Iterator<Item = Candidate>) -> Option<Candidate>
 mod tests {
     use super::*;
 
-    fn candidates(of: &[(u32, u64)]) -> Vec<Candidate> {
-        of.iter().enumerate().map(|(at, &(weight, load))| Candidate { at, weight, load }).collect()
+    const IDS: [&str; 4] = ["a", "b", "c", "d"];
+
+    fn candidates(of: &[(u32, u64)]) -> Vec<Candidate<'static>> {
+        of.iter().zip(IDS).map(|(&(weight, load), id)| Candidate { id, weight, load }).collect()
     }
 
     fn counts(policy: Policy, of: &[(u32, u64)], times: usize) -> Vec<usize> {
-        let (chooser, candidates) = (Chooser::new(policy, of.len()), candidates(of));
+        let (chooser, candidates) = (Chooser::new(policy), candidates(of));
         let mut counts = vec![0; of.len()];
         for _ in 0..times {
-            counts[chooser.choose(&candidates).unwrap()] += 1;
+            let chosen = chooser.choose(&candidates).unwrap();
+            counts[IDS.iter().position(|id| *id == chosen.id).unwrap()] += 1;
         }
         counts
     }
@@ -132,7 +153,8 @@ mod tests {
 
     #[test]
     fn without_candidates_there_is_no_choice() {
-        assert_eq!(Chooser::new(Policy::Random, 0).choose(&[]), None);
-        assert_eq!(Chooser::new(Policy::RoundRobin, 2).choose(&candidates(&[(1, 0)])), Some(0));
+        assert_eq!(Chooser::new(Policy::Random).choose(&[]), None);
+        let one = candidates(&[(1, 0)]);
+        assert_eq!(Chooser::new(Policy::RoundRobin).choose(&one), Some(one[0]));
     }
 }

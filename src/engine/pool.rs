@@ -4,6 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
+use arc_swap::ArcSwap;
+use tokio::sync::Notify;
+
 use super::EngineError;
 use super::client::{Attempt, Engine};
 use super::generation::Generation;
@@ -30,6 +33,8 @@ pub struct Options {
     pub max_retries: usize,
     /// How many times a reply that has begun goes on at another engine.
     pub max_resumes: usize,
+    /// Longest wait for a connection.
+    pub connect_timeout: Duration,
     /// Longest wait for the first token.
     pub first_token_timeout: Duration,
     /// Longest wait between two tokens.
@@ -44,6 +49,8 @@ impl Default for Options {
             policy: Policy::default(),
             max_retries: 2,
             max_resumes: 3,
+            // Within a cluster: what takes longer will not come.
+            connect_timeout: Duration::from_secs(5),
             first_token_timeout: Duration::from_secs(600),
             token_timeout: Duration::from_secs(120),
             health_interval: Duration::from_secs(5),
@@ -51,22 +58,47 @@ impl Default for Options {
     }
 }
 
+/// Where an engine stands in its pool.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// Its share, compared with the others'.
+    pub weight: u32,
+    /// Where it runs.
+    pub zone: Option<String>,
+}
+
 /// One engine of a pool.
 #[derive(Debug)]
 pub struct Member {
     /// The engine.
     pub engine: Arc<Engine>,
-    /// Its share, compared with the others'.
-    pub weight: u32,
-    health: Health,
-    metrics: EngineMetrics,
+    /// Where it stands.
+    pub place: Place,
+    health: Arc<Health>,
+    metrics: Arc<EngineMetrics>,
 }
 
 impl Member {
     /// An engine that is taken to be well until it shows otherwise.
-    pub fn new(engine: Arc<Engine>, weight: u32, metrics: EngineMetrics) -> Self {
+    pub fn new(engine: Arc<Engine>, place: Place, metrics: Arc<EngineMetrics>) -> Self {
         metrics.up.set(1);
-        Self { engine, weight, health: Health::default(), metrics }
+        Self { engine, place, health: Arc::default(), metrics }
+    }
+
+    /// The same engine, with all that is known of it, at another place.
+    pub fn moved(&self, place: Place) -> Self {
+        let Self { engine, health, metrics, .. } = self;
+        Self { engine: Arc::clone(engine), place, health: Arc::clone(health), metrics: Arc::clone(metrics) }
+    }
+
+    /// What it is told by, whatever comes and goes beside it: its URL.
+    pub fn id(&self) -> &str {
+        self.engine.url()
+    }
+
+    fn candidate(&self) -> Candidate<'_> {
+        let load = self.metrics.outstanding_tokens.get().try_into().unwrap_or(0);
+        Candidate { id: self.id(), weight: self.place.weight, load }
     }
 
     /// A reply that began elsewhere goes on here.
@@ -75,10 +107,12 @@ impl Member {
     }
 }
 
-/// The engines of a model. At least one.
+/// The engines of a model. They may be replaced while requests run: those that left finish what they began.
 #[derive(Debug)]
 pub struct Pool {
-    members: Vec<Arc<Member>>,
+    members: ArcSwap<Vec<Arc<Member>>>,
+    /// Wakes the watch when the members are others.
+    replaced: Notify,
     options: Options,
     chooser: Chooser,
     /// What may be spent on retries.
@@ -87,10 +121,10 @@ pub struct Pool {
 
 impl Pool {
     /// A pool of engines.
-    pub fn new(members: Vec<Member>, options: Options) -> Self {
-        let chooser = Chooser::new(options.policy, members.len());
-        let members = members.into_iter().map(Arc::new).collect();
-        Self { members, options, chooser, budget: AtomicI64::new(MOST_SAVED) }
+    pub fn new(members: Vec<Arc<Member>>, options: Options) -> Self {
+        let chooser = Chooser::new(options.policy);
+        let members = ArcSwap::from_pointee(members);
+        Self { members, replaced: Notify::new(), options, chooser, budget: AtomicI64::new(MOST_SAVED) }
     }
 
     /// How it behaves.
@@ -98,9 +132,17 @@ impl Pool {
         &self.options
     }
 
-    /// Its engines.
-    pub fn members(&self) -> &[Arc<Member>] {
-        &self.members
+    /// Its engines, as they are now.
+    pub fn members(&self) -> Arc<Vec<Arc<Member>>> {
+        self.members.load_full()
+    }
+
+    /// Replaces its engines. Those that stay should be the same [`Member`], or [`moved`](Member::moved) from it, so that
+    /// what is known of them stays too.
+    pub fn set_members(&self, members: Vec<Arc<Member>>) {
+        self.chooser.keep(&members.iter().map(|member| member.id()).collect());
+        self.members.store(Arc::new(members));
+        self.replaced.notify_one();
     }
 
     /// Sends a request to an engine; to another where that one does not take it. What is returned goes on at another
@@ -115,24 +157,24 @@ impl Pool {
     pub(super) async fn open(
         self: &Arc<Self>,
         request: &GenerateRequest,
-        mut tried: Vec<usize>,
+        mut tried: Vec<String>,
         mut retries: usize,
     ) -> Result<(Lease, Attempt), EngineError> {
         let mut last = None;
         loop {
-            let Some(at) = self.choose(&tried) else { return Err(last.unwrap_or(EngineError::NoneLeft)) };
-            let lease = self.lease(at, request.token_ids.len());
+            let Some(member) = self.choose(&tried) else { return Err(last.unwrap_or(EngineError::NoneLeft)) };
+            let lease = Lease::new(member, request.token_ids.len());
             let error = match self.attempt(&lease.member.engine, request).await {
                 Ok(attempt) => return Ok((lease, attempt)),
                 Err(error) => error,
             };
+            tried.push(lease.id().to_owned());
             lease.failed(&error);
             if !error.is_engines_fault() || retries == 0 || !self.pays_for_retry() {
                 return Err(error);
             }
             tracing::warn!(%error, "another engine is asked");
             retries -= 1;
-            tried.push(at);
             last = Some(error);
         }
     }
@@ -169,38 +211,46 @@ impl Pool {
 
     /// An engine that is well and was not tried. Where none is well, any: it may have recovered, and there is nothing to
     /// lose.
-    fn choose(&self, tried: &[usize]) -> Option<usize> {
-        let now = Instant::now();
-        let candidates = |well: bool| -> Vec<Candidate> {
-            let members = self.members.iter().enumerate();
-            let untried = members.filter(|(at, member)| !tried.contains(at) && (!well || member.health.is_well(now)));
-            let candidate = |(at, member): (usize, &Arc<Member>)| Candidate {
-                at,
-                weight: member.weight,
-                load: member.metrics.outstanding_tokens.get().try_into().unwrap_or(0),
-            };
-            untried.map(candidate).collect()
+    fn choose(&self, tried: &[String]) -> Option<Arc<Member>> {
+        let (now, members) = (Instant::now(), self.members.load());
+        let pick = |well: bool| {
+            let untried = members.iter().filter(|member| !tried.iter().any(|id| id == member.id()));
+            let able = untried.filter(|member| !well || member.health.is_well(now));
+            let candidates: Vec<Candidate> = able.map(|member| member.candidate()).collect();
+            self.chooser.choose(&candidates)
         };
-        self.chooser.choose(&candidates(true)).or_else(|| self.chooser.choose(&candidates(false)))
-    }
-
-    fn lease(&self, at: usize, tokens: usize) -> Lease {
-        let member = Arc::clone(&self.members[at]);
-        member.health.begin();
-        let mut lease = Lease { at, member, tokens: 0, settled: false };
-        lease.add(tokens);
-        lease
+        let chosen = pick(true).or_else(|| pick(false))?;
+        members.iter().find(|member| member.id() == chosen.id).cloned()
     }
 
     /// Watches over the engines for as long as it is polled.
     pub async fn watch(self: Arc<Self>) {
-        let watches = self.members.iter().map(|member| watch(member, self.options.health_interval));
-        futures_util::future::join_all(watches).await;
+        let mut watches: Vec<(Arc<Member>, AbortOnDrop)> = Vec::new();
+        loop {
+            let members = self.members();
+            watches.retain(|(watched, _)| members.iter().any(|member| Arc::ptr_eq(watched, member)));
+            for member in members.iter() {
+                if !watches.iter().any(|(watched, _)| Arc::ptr_eq(watched, member)) {
+                    let watch = tokio::spawn(watch(Arc::clone(member), self.options.health_interval));
+                    watches.push((Arc::clone(member), AbortOnDrop(watch)));
+                }
+            }
+            self.replaced.notified().await;
+        }
+    }
+}
+
+/// A task that ends with whoever started it.
+struct AbortOnDrop(tokio::task::JoinHandle<()>);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
     }
 }
 
 /// Asks an engine how it is, again and again; and what it is, whenever it came up.
-async fn watch(member: &Member, interval: Duration) {
+async fn watch(member: Arc<Member>, interval: Duration) {
     let (mut known, mut told) = (false, false);
     loop {
         let answered = member.engine.is_healthy(HEALTH_TIMEOUT.min(interval.max(Duration::from_secs(1)))).await;
@@ -230,8 +280,6 @@ async fn watch(member: &Member, interval: Duration) {
 /// A request's place at an engine: counts as its load, and tells its health how the request ended.
 #[derive(Debug)]
 pub(super) struct Lease {
-    /// The engine's place in the pool.
-    pub(super) at: usize,
     /// The engine.
     pub(super) member: Arc<Member>,
     tokens: i64,
@@ -239,6 +287,18 @@ pub(super) struct Lease {
 }
 
 impl Lease {
+    fn new(member: Arc<Member>, tokens: usize) -> Self {
+        member.health.begin();
+        let mut lease = Self { member, tokens: 0, settled: false };
+        lease.add(tokens);
+        lease
+    }
+
+    /// The engine's id.
+    pub(super) fn id(&self) -> &str {
+        self.member.id()
+    }
+
     /// More tokens are worked on.
     pub(super) fn add(&mut self, tokens: usize) {
         let tokens = i64::try_from(tokens).unwrap_or(0);

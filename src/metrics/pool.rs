@@ -1,0 +1,118 @@
+//! What is counted of engines and their pools.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use prometheus::{IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry};
+
+/// The metrics of all engines. An engine that left the pools leaves no series behind: where pools follow DNS, addresses
+/// come and go without end.
+#[derive(Debug)]
+pub(super) struct EngineFamilies {
+    up: IntGaugeVec,
+    outstanding_tokens: IntGaugeVec,
+    failures: IntCounterVec,
+    resumes: IntCounterVec,
+    known: Mutex<HashMap<String, Weak<EngineMetrics>>>,
+}
+
+/// The metrics of one engine, resolved once.
+#[derive(Debug)]
+pub struct EngineMetrics {
+    /// 1 where it answers health checks.
+    pub up: IntGauge,
+    /// Tokens of prompts and replies that it works on.
+    pub outstanding_tokens: IntGauge,
+    /// Requests that failed at it.
+    pub failures: IntCounter,
+    /// Replies that began elsewhere and went on at it.
+    pub resumes: IntCounter,
+    url: String,
+    families: Arc<EngineFamilies>,
+}
+
+impl EngineFamilies {
+    /// Registers everything.
+    pub(super) fn register(registry: &Registry) -> Result<Arc<Self>, prometheus::Error> {
+        let gauge = |name, help| {
+            let metric = IntGaugeVec::new(Opts::new(name, help), &["engine"])?;
+            registry.register(Box::new(metric.clone())).map(|()| metric)
+        };
+        let counter = |name, help| {
+            let metric = IntCounterVec::new(Opts::new(name, help), &["engine"])?;
+            registry.register(Box::new(metric.clone())).map(|()| metric)
+        };
+        Ok(Arc::new(Self {
+            up: gauge("couplet_engine_up", "1 where the engine answers health checks.")?,
+            outstanding_tokens: gauge(
+                "couplet_engine_outstanding_tokens",
+                "Tokens of prompts and replies that the engine works on.",
+            )?,
+            failures: counter("couplet_engine_failures_total", "Requests that failed at the engine.")?,
+            resumes: counter(
+                "couplet_engine_resumes_total",
+                "Replies that began at another engine and went on at this one.",
+            )?,
+            known: Mutex::default(),
+        }))
+    }
+
+    /// The metrics of the engine at a URL: the same for all who ask, for as long as one of them keeps them.
+    pub(super) fn engine(self: &Arc<Self>, url: &str) -> Arc<EngineMetrics> {
+        let mut known = self.known();
+        if let Some(metrics) = known.get(url).and_then(Weak::upgrade) {
+            return metrics;
+        }
+        let metrics = Arc::new(EngineMetrics {
+            up: self.up.with_label_values(&[url]),
+            outstanding_tokens: self.outstanding_tokens.with_label_values(&[url]),
+            failures: self.failures.with_label_values(&[url]),
+            resumes: self.resumes.with_label_values(&[url]),
+            url: url.to_owned(),
+            families: Arc::clone(self),
+        });
+        known.insert(url.to_owned(), Arc::downgrade(&metrics));
+        metrics
+    }
+
+    fn known(&self) -> MutexGuard<'_, HashMap<String, Weak<EngineMetrics>>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for EngineMetrics {
+    fn drop(&mut self) {
+        let mut known = self.families.known();
+        let labels = [self.url.as_str()];
+        if known.get(&self.url).is_some_and(|other| other.strong_count() > 0) {
+            return; // the engine is back, and goes on counting
+        }
+        known.remove(&self.url);
+        for gauge in [&self.families.up, &self.families.outstanding_tokens] {
+            let _ = gauge.remove_label_values(&labels); // fails where it is gone, which is as good
+        }
+        for counter in [&self.families.failures, &self.families.resumes] {
+            let _ = counter.remove_label_values(&labels);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_engine_that_nobody_keeps_leaves_no_series() {
+        let registry = Registry::new();
+        let families = EngineFamilies::register(&registry).unwrap();
+        let series = || registry.gather().iter().map(|family| family.get_metric().len()).sum::<usize>();
+        let (first, second) = (families.engine("http://a"), families.engine("http://a"));
+        first.failures.inc();
+        assert_eq!((second.failures.get(), series()), (1, 4));
+        drop(first);
+        assert_eq!(series(), 4);
+        drop(second);
+        assert_eq!(series(), 0);
+        assert_eq!(families.engine("http://a").failures.get(), 0);
+    }
+}
