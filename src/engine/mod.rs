@@ -12,6 +12,7 @@
 pub mod capabilities;
 pub mod client;
 pub mod error;
+pub mod fit;
 pub mod generation;
 pub mod health;
 pub mod policy;
