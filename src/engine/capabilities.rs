@@ -1,11 +1,12 @@
 //! What kind of engine it is: its routes tell, its version and name look alike.
 
+use http::Method;
 use serde::Deserialize;
 use serde_json::Value;
 use std::time::Duration;
 
 use super::EngineError;
-use super::client::root_cause;
+use super::client::{Engine, root_cause};
 
 /// An engine that is up answers these at once.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -50,11 +51,11 @@ struct ModelList {
 
 impl Capabilities {
     /// Reads `/openapi.json` and `/v1/models`.
-    pub(super) async fn probe(http: &reqwest::Client, url: &str) -> Result<Self, EngineError> {
-        let models: ModelList = get(http, url, "/v1/models").await?;
+    pub(super) async fn probe(engine: &Engine) -> Result<Self, EngineError> {
+        let models: ModelList = get(engine, "/v1/models").await?;
         // A server that hides its routes (--disable-fastapi-docs) is treated as tokens-only: nothing is sent then that
         // an engine could refuse.
-        let openapi: Value = get(http, url, "/openapi.json").await.unwrap_or_default();
+        let openapi: Value = get(engine, "/openapi.json").await.unwrap_or_default();
         let has = |path: &str| openapi["paths"].get(path).is_some();
         let kind =
             if has("/inference/v1/generate") && !has("/abort_requests") { Kind::ScaleOut } else { Kind::TokensOnly };
@@ -63,9 +64,10 @@ impl Capabilities {
     }
 }
 
-async fn get<T: serde::de::DeserializeOwned>(http: &reqwest::Client, url: &str, path: &str) -> Result<T, EngineError> {
+async fn get<T: serde::de::DeserializeOwned>(engine: &Engine, path: &str) -> Result<T, EngineError> {
+    let url = engine.url();
     let unreachable = |error: reqwest::Error| EngineError::Connect { url: url.to_owned(), cause: root_cause(&error) };
-    let response = http.get(format!("{url}{path}")).timeout(PROBE_TIMEOUT).send().await.map_err(unreachable)?;
+    let response = engine.request(Method::GET, path).timeout(PROBE_TIMEOUT).send().await.map_err(unreachable)?;
     let status = response.status();
     if !status.is_success() {
         return Err(EngineError::Status {

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use eventsource_stream::{Event, Eventsource};
 use futures_util::Stream;
+use http::{HeaderMap, Method};
 use serde_json::{Value, json};
 
 use super::EngineError;
@@ -23,6 +24,8 @@ const ID_PREFIX: &str = "generate-tokens-";
 pub struct Engine {
     url: String,
     http: reqwest::Client,
+    /// What every request to it carries, its key among them.
+    headers: HeaderMap,
     capabilities: arc_swap::ArcSwap<Capabilities>,
 }
 
@@ -36,8 +39,13 @@ pub fn http_client(connect_timeout: Duration) -> Result<reqwest::Client, reqwest
 impl Engine {
     /// An engine at a base URL such as `http://127.0.0.1:8000`.
     pub fn new(url: &str, http: reqwest::Client) -> Self {
+        Self::with_headers(url, http, HeaderMap::new())
+    }
+
+    /// An engine that wants headers of its own, such as `authorization`.
+    pub fn with_headers(url: &str, http: reqwest::Client, headers: HeaderMap) -> Self {
         let url = url.trim_end_matches('/').to_owned();
-        Self { url, http, capabilities: arc_swap::ArcSwap::from_pointee(Capabilities::default()) }
+        Self { url, http, headers, capabilities: arc_swap::ArcSwap::from_pointee(Capabilities::default()) }
     }
 
     /// Its base URL, without a slash at the end.
@@ -52,7 +60,7 @@ impl Engine {
 
     /// Asks it what it is. On failure what was known stays.
     pub async fn probe(&self) -> Result<(), EngineError> {
-        let capabilities = Capabilities::probe(&self.http, &self.url).await?;
+        let capabilities = Capabilities::probe(self).await?;
         self.capabilities.store(Arc::new(capabilities));
         Ok(())
     }
@@ -63,8 +71,7 @@ impl Engine {
         let body = self.body(request)?;
         let mut abort = AbortOnDrop { engine: Arc::clone(self), request_id: Some(request.request_id.clone()) };
         let response = self
-            .http
-            .post(format!("{}/inference/v1/generate", self.url))
+            .request(Method::POST, "/inference/v1/generate")
             .header("content-type", "application/json")
             .header("x-request-id", &request.request_id)
             .body(body)
@@ -102,9 +109,14 @@ impl Engine {
 
     /// Whether it is up, by its `/health`.
     pub async fn is_healthy(&self, timeout: Duration) -> Result<(), EngineError> {
-        let response = self.http.get(format!("{}/health", self.url)).timeout(timeout).send().await;
+        let response = self.request(Method::GET, "/health").timeout(timeout).send().await;
         let response = response.map_err(|error| self.connect(&error))?;
         if response.status().is_success() { Ok(()) } else { Err(self.status(response).await) }
+    }
+
+    /// A request to one of its routes.
+    pub(super) fn request(&self, method: Method, path: &str) -> reqwest::RequestBuilder {
+        self.http.request(method, format!("{}{path}", self.url)).headers(self.headers.clone())
     }
 
     fn connect(&self, error: &reqwest::Error) -> EngineError {
@@ -231,8 +243,7 @@ impl AbortOnDrop {
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         let request = self
             .engine
-            .http
-            .post(format!("{}{path}", self.engine.url))
+            .request(Method::POST, path)
             .timeout(ABORT_TIMEOUT)
             .header("content-type", "application/json")
             .body(json!({"request_ids": [format!("{ID_PREFIX}{request_id}")]}).to_string());

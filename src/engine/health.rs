@@ -23,11 +23,20 @@ struct Record {
     paused_until: Option<Instant>,
     busy_until: Option<Instant>,
     on_trial: bool,
+    refused: Option<String>,
 }
 
 impl Default for Record {
     fn default() -> Self {
-        Self { failures: 0, unanswered: 0, pause: FIRST_PAUSE, paused_until: None, busy_until: None, on_trial: false }
+        Self {
+            failures: 0,
+            unanswered: 0,
+            pause: FIRST_PAUSE,
+            paused_until: None,
+            busy_until: None,
+            on_trial: false,
+            refused: None,
+        }
     }
 }
 
@@ -40,7 +49,8 @@ impl Health {
     pub fn is_well(&self, now: Instant) -> bool {
         let record = self.record();
         let over = |until: Option<Instant>| until.is_none_or(|until| until <= now);
-        record.unanswered < MOST_UNANSWERED
+        record.refused.is_none()
+            && record.unanswered < MOST_UNANSWERED
             && over(record.busy_until)
             && over(record.paused_until)
             && !(record.paused_until.is_some() && record.on_trial)
@@ -55,8 +65,8 @@ impl Health {
     /// A request got an answer.
     pub fn succeeded(&self) {
         let mut record = self.record();
-        let unanswered = record.unanswered;
-        *record = Record { unanswered, ..Record::default() };
+        let (unanswered, refused) = (record.unanswered, record.refused.take());
+        *record = Record { unanswered, refused, ..Record::default() };
     }
 
     /// A request failed by the engine's fault.
@@ -83,6 +93,30 @@ impl Health {
     /// A request ended without telling anything about the engine.
     pub fn left(&self) {
         self.record().on_trial = false;
+    }
+
+    /// It is not the engine that this pool needs, for this reason; `None` takes that back.
+    pub fn refuse(&self, reason: Option<String>) {
+        self.record().refused = reason;
+    }
+
+    /// Whether it is not the engine that this pool needs.
+    pub fn is_refused(&self) -> bool {
+        self.record().refused.is_some()
+    }
+
+    /// Why it gets no requests now; `None` where it is well.
+    pub fn complaint(&self, now: Instant) -> Option<String> {
+        if self.is_well(now) {
+            return None;
+        }
+        let record = self.record();
+        Some(match &record.refused {
+            Some(reason) => reason.clone(),
+            None if record.unanswered >= MOST_UNANSWERED => "does not answer health checks".to_owned(),
+            None if record.busy_until.is_some_and(|until| until > now) => "asked to be left alone".to_owned(),
+            None => "left alone after failures".to_owned(),
+        })
     }
 
     /// A health check was answered or not. Returns whether that changed whether it counts as up.

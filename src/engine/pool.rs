@@ -96,6 +96,11 @@ impl Member {
         self.engine.url()
     }
 
+    /// Whether it is well.
+    pub fn health(&self) -> &Health {
+        &self.health
+    }
+
     fn candidate(&self) -> Candidate<'_> {
         let load = self.metrics.outstanding_tokens.get().try_into().unwrap_or(0);
         Candidate { id: self.id(), weight: self.place.weight, load }
@@ -209,13 +214,14 @@ impl Pool {
         self.budget.fetch_update(Ordering::Relaxed, Ordering::Relaxed, pay).is_ok()
     }
 
-    /// An engine that is well and was not tried. Where none is well, any: it may have recovered, and there is nothing to
+    /// An engine that is well and was not tried. Where none is well, any that fits: it may have recovered, and there is nothing to
     /// lose.
     fn choose(&self, tried: &[String]) -> Option<Arc<Member>> {
         let (now, members) = (Instant::now(), self.members.load());
         let pick = |well: bool| {
             let untried = members.iter().filter(|member| !tried.iter().any(|id| id == member.id()));
-            let able = untried.filter(|member| !well || member.health.is_well(now));
+            let able =
+                untried.filter(|member| if well { member.health.is_well(now) } else { !member.health.is_refused() });
             let candidates: Vec<Candidate> = able.map(|member| member.candidate()).collect();
             self.chooser.choose(&candidates)
         };
