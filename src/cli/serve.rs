@@ -1,6 +1,7 @@
 //! Flags of `couplet serve`. Each has an environment variable and a key in the YAML file.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use clap::Args;
 use serde_json::{Map, Value};
@@ -147,7 +148,7 @@ fn json_object(text: &str) -> Result<Map<String, Value>, String> {
 
 /// Serves until a signal says stop.
 pub fn run(args: ServeArgs) -> Result<(), StartError> {
-    let app = App::load(args.settings()?)?;
+    let app = App::load(args.clone().settings()?)?.reloading_from(Arc::new(move || args.clone().settings()));
     super::runtime()?.block_on(async {
         let listener = app.listen().await?;
         if let Ok(address) = listener.local_addr() {

@@ -23,6 +23,7 @@ use std::time::Duration;
 use file::File;
 pub use problem::{ConfigError, Problem, Problems};
 
+use crate::engine::dns::Question;
 use crate::engine::pool::{Options, Place};
 use crate::model::LoadOptions;
 
@@ -91,20 +92,6 @@ pub struct DiscoverySettings {
     pub server: Option<std::net::SocketAddr>,
     /// How the engines that are found are spoken to.
     pub access: Access,
-}
-
-/// What DNS is asked.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Question {
-    /// The addresses of a name; all engines listen on one port.
-    Addresses {
-        /// The name.
-        name: String,
-        /// The engines' port.
-        port: u16,
-    },
-    /// The SRV records of a name.
-    Services(String),
 }
 
 /// What the file gives, and what is wrong with it so far.

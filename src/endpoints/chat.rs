@@ -46,7 +46,7 @@ pub async fn create(context: Arc<Context>, headers: &HeaderMap, body: &Bytes) ->
     let generation = pool.generate(generate).await?;
     let object = if streams { "chat.completion.chunk" } else { "chat.completion" };
     let reply = Reply {
-        envelope: Envelope::new(&id, object, coupled::now(), served.name()),
+        envelope: Envelope::new(&id, object, coupled::now(), served.called(request.model.as_deref())),
         style: Style::chat(
             Some(request.top_logprobs.0),
             request.logprob_token_ids.as_ref().is_some_and(|ids| !ids.is_empty()),

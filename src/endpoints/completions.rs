@@ -49,7 +49,7 @@ pub async fn create(context: Arc<Context>, headers: &HeaderMap, body: &Bytes) ->
     let n = usize::try_from(request.n).unwrap_or(1).max(1);
     let choices = prompts.iter().flat_map(|prompt| (0..n).map(|_| Choice::new(&plan, &prompt.ids))).collect();
     let reply = Reply {
-        envelope: Envelope::new(&id, "text_completion", coupled::now(), served.name()),
+        envelope: Envelope::new(&id, "text_completion", coupled::now(), served.called(request.model.as_deref())),
         style: Style::completion(
             request.logprobs,
             request.logprob_token_ids.as_ref().is_some_and(|ids| !ids.is_empty()),

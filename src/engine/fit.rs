@@ -3,6 +3,8 @@
 //! In: what an engine says of itself ([`Capabilities`]). Out: what it calls the model, the adapters it has for it, and why
 //! it must not be sent requests. Deliberately absent: asking.
 
+use std::collections::BTreeMap;
+
 use super::capabilities::{Capabilities, EngineModel};
 
 /// What an engine has to be.
@@ -27,8 +29,8 @@ pub struct Fit {
     pub misfit: Option<String>,
     /// What may not be what was meant.
     pub warning: Option<String>,
-    /// Names of LoRA adapters of the model.
-    pub adapters: Vec<String>,
+    /// The LoRA adapters of the model: names, and where they were loaded from.
+    pub adapters: BTreeMap<String, Option<String>>,
 }
 
 impl Expectation {
@@ -51,7 +53,7 @@ impl Expectation {
         let of_base = |model: &&EngineModel| {
             model.parent.as_ref().is_some_and(|parent| engine.models.iter().any(|base| base.id == *parent))
         };
-        let adapters = engine.models.iter().filter(of_base).map(|model| model.id.clone()).collect();
+        let adapters = engine.models.iter().filter(of_base).map(|model| (model.id.clone(), model.root.clone())).collect();
         let warning = base.max_model_len.filter(|length| *length < self.max_model_len).map(|length| {
             let most = self.max_model_len;
             format!("its context of {length} tokens is shorter than the {most} that are let through; set max_model_len")
@@ -153,7 +155,8 @@ mod tests {
             ("law", "/loras/law", Some("alias")),
             ("stray", "/loras/stray", Some("other")),
         ]));
-        assert_eq!(fit.adapters, ["sql", "law"]);
+        assert_eq!(fit.adapters.keys().collect::<Vec<_>>(), ["law", "sql"]);
+        assert_eq!(fit.adapters["sql"].as_deref(), Some("/loras/sql"));
         let only_adapters = expectation().judge(&engine(&[("sql", "Qwen/Qwen3-8B", Some("chat"))]));
         assert!(only_adapters.misfit.is_some());
     }

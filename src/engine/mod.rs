@@ -11,6 +11,7 @@
 
 pub mod capabilities;
 pub mod client;
+pub mod dns;
 pub mod error;
 pub mod fit;
 pub mod generation;

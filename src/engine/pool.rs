@@ -1,5 +1,6 @@
 //! The engines that run one model: which of them gets a request, and what is tried when it fails.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
@@ -23,6 +24,8 @@ const MOST_SAVED: i64 = 100 * RETRY_COST;
 const LONGEST_BUSY: Duration = Duration::from_secs(60);
 /// Longest wait for an answer to a health check.
 const HEALTH_TIMEOUT: Duration = Duration::from_secs(5);
+/// How often an engine that is up is asked what it is.
+const LOOK_INTERVAL: Duration = Duration::from_secs(60);
 
 /// How a pool behaves.
 #[derive(Debug, Clone, PartialEq)]
@@ -101,6 +104,24 @@ impl Member {
         &self.health
     }
 
+    /// Asks the engine what it is. One that is not what its pool needs is refused, until it says otherwise.
+    pub async fn look(&self) -> Result<(), EngineError> {
+        let before = self.engine.capabilities();
+        self.engine.probe().await?;
+        let (engine, capabilities, fit) = (self.engine.url(), self.engine.capabilities(), self.engine.fit());
+        self.health.refuse(fit.misfit.clone());
+        if before != capabilities {
+            match &fit.misfit {
+                None => tracing::info!(engine, kind = ?capabilities.kind, adapters = ?fit.adapters, "engine is up"),
+                Some(reason) => tracing::error!(engine, reason, "engine is refused"),
+            }
+            if let Some(warning) = &fit.warning {
+                tracing::warn!(engine, warning, "engine may not be what is meant");
+            }
+        }
+        Ok(())
+    }
+
     fn candidate(&self) -> Candidate<'_> {
         let load = self.metrics.outstanding_tokens.get().try_into().unwrap_or(0);
         Candidate { id: self.id(), weight: self.place.weight, load }
@@ -140,6 +161,11 @@ impl Pool {
     /// Its engines, as they are now.
     pub fn members(&self) -> Arc<Vec<Arc<Member>>> {
         self.members.load_full()
+    }
+
+    /// The LoRA adapters that its engines have loaded: names, and where from.
+    pub fn adapters(&self) -> BTreeMap<String, Option<String>> {
+        self.members().iter().flat_map(|member| member.engine.fit().adapters.clone()).collect()
     }
 
     /// Replaces its engines. Those that stay should be the same [`Member`], or [`moved`](Member::moved) from it, so that
@@ -255,32 +281,40 @@ impl Drop for AbortOnDrop {
     }
 }
 
-/// Asks an engine how it is, again and again; and what it is, whenever it came up.
+/// Asks an engine how it is, again and again; and what it is, whenever it came up, and now and then: it may have been
+/// replaced, or have loaded an adapter.
 async fn watch(member: Arc<Member>, interval: Duration) {
-    let (mut known, mut told) = (false, false);
+    let (mut looked, mut told) = (None::<Instant>, false);
     loop {
         let answered = member.engine.is_healthy(HEALTH_TIMEOUT.min(interval.max(Duration::from_secs(1)))).await;
         if member.health.checked(answered.is_ok()) {
             member.metrics.up.set(i64::from(answered.is_ok()));
-            (known, told) = (known && answered.is_ok(), false);
+            (looked, told) = (looked.filter(|_| answered.is_ok()), false);
         }
         let learned = match answered {
-            Ok(()) if !known => member.engine.probe().await.map(|()| true),
-            other => other.map(|()| false),
+            Ok(()) => learn(&member, &mut looked).await,
+            other => other,
         };
-        match learned {
-            Ok(true) => {
-                known = true;
-                let kind = member.engine.capabilities().kind;
-                tracing::info!(engine = member.engine.url(), ?kind, "engine is up");
-            }
-            Err(error) if !std::mem::replace(&mut told, true) => {
-                tracing::warn!(engine = member.engine.url(), %error, "engine is not up; it is asked again");
-            }
-            _ => {}
+        if let Err(error) = learned
+            && !std::mem::replace(&mut told, true)
+        {
+            tracing::warn!(engine = member.engine.url(), %error, "engine is not up; it is asked again");
         }
         tokio::time::sleep(interval).await;
     }
+}
+
+/// Asks an engine that is up what it is, if it was not asked lately.
+async fn learn(member: &Member, looked: &mut Option<Instant>) -> Result<(), EngineError> {
+    if looked.is_some_and(|then| then.elapsed() < LOOK_INTERVAL) {
+        return Ok(());
+    }
+    if looked.is_none() || member.engine.is_changed().await? {
+        *looked = None;
+        member.look().await?;
+    }
+    *looked = Some(Instant::now());
+    Ok(())
 }
 
 /// A request's place at an engine: counts as its load, and tells its health how the request ended.

@@ -1,5 +1,7 @@
 //! Server-sent events: `data: {…}` and a blank line; the last is `data: [DONE]`.
 
+use bytes::Bytes;
+
 use super::json::JsonBuffer;
 use crate::api::error::ApiError;
 
@@ -20,4 +22,12 @@ pub fn error(json: &mut JsonBuffer, error: &ApiError) {
 /// The end of every stream.
 pub fn done(json: &mut JsonBuffer) {
     json.raw("data: [DONE]\n\n");
+}
+
+/// How a stream ends in which nothing more can come: an error, then the end.
+pub fn broken_off(error: &ApiError) -> Bytes {
+    let mut json = JsonBuffer::default();
+    self::error(&mut json, error);
+    done(&mut json);
+    json.take()
 }
