@@ -5,13 +5,15 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
+use http::HeaderName;
+use serde_json::Value;
 use tokio::sync::Notify;
 
 use super::EngineError;
 use super::client::{Attempt, Engine};
 use super::generation::Generation;
 use super::health::Health;
-use super::policy::{Candidate, Chooser, Policy};
+use super::policy::{Asked, Candidate, Chooser, Policy, prefix, rendezvous};
 use crate::api::generate::GenerateRequest;
 use crate::metrics::EngineMetrics;
 
@@ -29,6 +31,12 @@ const HEALTH_TIMEOUT: Duration = Duration::from_secs(5);
 pub struct Options {
     /// Which engine gets a request.
     pub policy: Policy,
+    /// How `prefix` remembers.
+    pub prefix: prefix::Options,
+    /// The header that names a session, for the policy `session`; else it is the request's `user`.
+    pub session_header: HeaderName,
+    /// Where couplet runs: engines of the same zone come first.
+    pub zone: Option<String>,
     /// How many other engines are tried for a request that none has begun to answer.
     pub max_retries: usize,
     /// How many times a reply that has begun goes on at another engine.
@@ -47,6 +55,9 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             policy: Policy::default(),
+            prefix: prefix::Options::default(),
+            session_header: HeaderName::from_static("x-session-id"),
+            zone: None,
             max_retries: 2,
             max_resumes: 3,
             // Within a cluster: what takes longer will not come.
@@ -101,9 +112,12 @@ impl Member {
         &self.health
     }
 
-    fn candidate(&self) -> Candidate<'_> {
+    /// As a policy sees it from `zone`.
+    fn candidate(&self, zone: Option<&str>) -> Candidate<'_> {
         let load = self.metrics.outstanding_tokens.get().try_into().unwrap_or(0);
-        Candidate { id: self.id(), weight: self.place.weight, load }
+        let mut candidate = Candidate::new(self.id(), f64::from(self.place.weight), load);
+        candidate.is_near = zone.is_none_or(|zone| self.place.zone.as_deref() == Some(zone));
+        candidate
     }
 
     /// A reply that began elsewhere goes on here.
@@ -127,7 +141,7 @@ pub struct Pool {
 impl Pool {
     /// A pool of engines.
     pub fn new(members: Vec<Arc<Member>>, options: Options) -> Self {
-        let chooser = Chooser::new(options.policy);
+        let chooser = Chooser::new(options.policy, options.prefix);
         let members = ArcSwap::from_pointee(members);
         Self { members, replaced: Notify::new(), options, chooser, budget: AtomicI64::new(MOST_SAVED) }
     }
@@ -152,22 +166,28 @@ impl Pool {
 
     /// Sends a request to an engine; to another where that one does not take it. What is returned goes on at another
     /// engine where the first dies.
-    pub async fn generate(self: &Arc<Self>, request: GenerateRequest) -> Result<Generation, EngineError> {
+    pub async fn generate(
+        self: &Arc<Self>,
+        request: GenerateRequest,
+        session: Option<&str>,
+    ) -> Result<Generation, EngineError> {
         self.save_for_retries();
-        let (lease, attempt) = self.open(&request, Vec::new(), self.options.max_retries).await?;
-        Ok(Generation::new(Arc::clone(self), request, lease, attempt))
+        let asked = self.chooser.ask(cache_salt(&request), &request.token_ids, session);
+        let (lease, attempt) = self.open(&request, &asked, Vec::new(), self.options.max_retries).await?;
+        Ok(Generation::new(Arc::clone(self), request, asked, lease, attempt))
     }
 
     /// Tries one engine after the other, at most `retries` more than one, none of those in `tried`.
     pub(super) async fn open(
         self: &Arc<Self>,
         request: &GenerateRequest,
+        asked: &Asked,
         mut tried: Vec<String>,
         mut retries: usize,
     ) -> Result<(Lease, Attempt), EngineError> {
         let mut last = None;
         loop {
-            let Some(member) = self.choose(&tried) else { return Err(last.unwrap_or(EngineError::NoneLeft)) };
+            let Some(member) = self.choose(asked, &tried) else { return Err(last.unwrap_or(EngineError::NoneLeft)) };
             let lease = Lease::new(member, request.token_ids.len());
             let error = match self.attempt(&lease.member.engine, request).await {
                 Ok(attempt) => return Ok((lease, attempt)),
@@ -214,16 +234,17 @@ impl Pool {
         self.budget.fetch_update(Ordering::Relaxed, Ordering::Relaxed, pay).is_ok()
     }
 
-    /// An engine that is well and was not tried. Where none is well, any that fits: it may have recovered, and there is nothing to
-    /// lose.
-    fn choose(&self, tried: &[String]) -> Option<Arc<Member>> {
+    /// An engine that is well and was not tried. Where none is well, any that fits: it may have recovered, and there is
+    /// nothing to lose.
+    fn choose(&self, asked: &Asked, tried: &[String]) -> Option<Arc<Member>> {
         let (now, members) = (Instant::now(), self.members.load());
         let pick = |well: bool| {
             let untried = members.iter().filter(|member| !tried.iter().any(|id| id == member.id()));
             let able =
                 untried.filter(|member| if well { member.health.is_well(now) } else { !member.health.is_refused() });
-            let candidates: Vec<Candidate> = able.map(|member| member.candidate()).collect();
-            self.chooser.choose(&candidates)
+            let candidates: Vec<Candidate> =
+                able.map(|member| member.candidate(self.options.zone.as_deref())).collect();
+            self.chooser.choose(asked, &candidates)
         };
         let chosen = pick(true).or_else(|| pick(false))?;
         members.iter().find(|member| member.id() == chosen.id).cloned()
@@ -237,13 +258,49 @@ impl Pool {
             watches.retain(|(watched, _)| members.iter().any(|member| Arc::ptr_eq(watched, member)));
             for member in members.iter() {
                 if !watches.iter().any(|(watched, _)| Arc::ptr_eq(watched, member)) {
-                    let watch = tokio::spawn(watch(Arc::clone(member), self.options.health_interval));
+                    let watch = tokio::spawn(Arc::clone(&self).watch_one(Arc::clone(member)));
                     watches.push((Arc::clone(member), AbortOnDrop(watch)));
                 }
             }
             self.replaced.notified().await;
         }
     }
+
+    /// Asks an engine how it is, again and again; and what it is, whenever it came up: then its cache is empty.
+    async fn watch_one(self: Arc<Self>, member: Arc<Member>) {
+        let interval = self.options.health_interval;
+        let (mut known, mut told) = (false, false);
+        loop {
+            let answered = member.engine.is_healthy(HEALTH_TIMEOUT.min(interval.max(Duration::from_secs(1)))).await;
+            if member.health.checked(answered.is_ok()) {
+                member.metrics.up.set(i64::from(answered.is_ok()));
+                (known, told) = (known && answered.is_ok(), false);
+            }
+            let learned = match answered {
+                Ok(()) if !known => member.engine.probe().await.map(|()| true),
+                other => other.map(|()| false),
+            };
+            match learned {
+                Ok(true) => {
+                    known = true;
+                    self.chooser.forget(member.id());
+                    let kind = member.engine.capabilities().kind;
+                    tracing::info!(engine = member.engine.url(), ?kind, "engine is up");
+                }
+                Err(error) if !std::mem::replace(&mut told, true) => {
+                    tracing::warn!(engine = member.engine.url(), %error, "engine is not up; it is asked again");
+                }
+                _ => {}
+            }
+            tokio::time::sleep(interval).await;
+        }
+    }
+}
+
+/// What else than tokens tells the entries of an engine's prefix cache apart: the adapter and the salt.
+fn cache_salt(request: &GenerateRequest) -> u64 {
+    let salt = request.rest.get("cache_salt").and_then(Value::as_str).unwrap_or_default();
+    rendezvous::hash(format!("{}\0{salt}", request.model.as_deref().unwrap_or_default()).as_bytes())
 }
 
 /// A task that ends with whoever started it.
@@ -252,34 +309,6 @@ struct AbortOnDrop(tokio::task::JoinHandle<()>);
 impl Drop for AbortOnDrop {
     fn drop(&mut self) {
         self.0.abort();
-    }
-}
-
-/// Asks an engine how it is, again and again; and what it is, whenever it came up.
-async fn watch(member: Arc<Member>, interval: Duration) {
-    let (mut known, mut told) = (false, false);
-    loop {
-        let answered = member.engine.is_healthy(HEALTH_TIMEOUT.min(interval.max(Duration::from_secs(1)))).await;
-        if member.health.checked(answered.is_ok()) {
-            member.metrics.up.set(i64::from(answered.is_ok()));
-            (known, told) = (known && answered.is_ok(), false);
-        }
-        let learned = match answered {
-            Ok(()) if !known => member.engine.probe().await.map(|()| true),
-            other => other.map(|()| false),
-        };
-        match learned {
-            Ok(true) => {
-                known = true;
-                let kind = member.engine.capabilities().kind;
-                tracing::info!(engine = member.engine.url(), ?kind, "engine is up");
-            }
-            Err(error) if !std::mem::replace(&mut told, true) => {
-                tracing::warn!(engine = member.engine.url(), %error, "engine is not up; it is asked again");
-            }
-            _ => {}
-        }
-        tokio::time::sleep(interval).await;
     }
 }
 
