@@ -80,10 +80,7 @@ pub(super) fn predecessors<'r>(running: &'r [Running], models: &[ModelSettings])
     places.into_iter().map(|place| place.and_then(|place| running.get(place))).collect()
 }
 
-fn load_model(
-    settings: &ModelSettings,
-    metrics: &Metrics,
-) -> Result<(Arc<Model>, Option<Arc<Dialect>>), StartError> {
+fn load_model(settings: &ModelSettings, metrics: &Metrics) -> Result<(Arc<Model>, Option<Arc<Dialect>>), StartError> {
     let mut model = Model::load(settings.load.clone())?;
     if [&model.options().tool_parser, &model.options().reasoning_parser]
         .iter()

@@ -8,6 +8,7 @@ use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use futures_util::FutureExt;
 use tokio::runtime::Runtime;
 use tracing_subscriber::EnvFilter;
 
@@ -72,7 +73,7 @@ fn sim(options: crate::sim::Options) -> Result<(), StartError> {
     runtime()?.block_on(async {
         let address = format!("{}:{}", options.host, options.port);
         let listen = |cause| StartError::Listen { address, cause };
-        crate::sim::serve(options, async { drop(stop_signal().await) }).await.map_err(listen)
+        crate::sim::serve(options, stop_signal().map(|_| ())).await.map_err(listen)
     })
 }
 

@@ -28,10 +28,14 @@ fn readiness(served: &Served) -> (bool, Value) {
         return (true, json!({"model": served.name(), "ready": true, "engines": []}));
     };
     let now = Instant::now();
-    let engines: Vec<(bool, Value)> = pool.members().iter().map(|member| {
-        let reason = member.health().complaint(now);
-        (reason.is_none(), json!({"engine": member.id(), "ready": reason.is_none(), "reason": reason}))
-    }).collect();
+    let engines: Vec<(bool, Value)> = pool
+        .members()
+        .iter()
+        .map(|member| {
+            let reason = member.health().complaint(now);
+            (reason.is_none(), json!({"engine": member.id(), "ready": reason.is_none(), "reason": reason}))
+        })
+        .collect();
     let ready = engines.iter().any(|(ready, _)| *ready);
     let engines: Vec<Value> = engines.into_iter().map(|(_, told)| told).collect();
     (ready, json!({"model": served.name(), "ready": ready, "engines": engines}))

@@ -43,7 +43,7 @@ pub async fn create(context: Arc<Context>, headers: &HeaderMap, body: &Bytes) ->
     let plan = plan::chat(served, &request, text, facts, None);
     let streams = request.stream == Some(true);
     let generate = coupled::for_engine(rendered.generate, served, streams || !plan.text.stop.is_empty());
-    let generation = pool.generate(generate).await?;
+    let generation = pool.generate(generate, coupled::session(headers, pool, request.user.as_deref())).await?;
     let object = if streams { "chat.completion.chunk" } else { "chat.completion" };
     let reply = Reply {
         envelope: Envelope::new(&id, object, coupled::now(), served.called(request.model.as_deref())),

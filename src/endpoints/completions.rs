@@ -37,13 +37,14 @@ pub async fn create(context: Arc<Context>, headers: &HeaderMap, body: &Bytes) ->
     let streams = request.stream == Some(true);
     // Logprobs of the prompt come with whole answers only.
     let from_engine = (streams && !(request.echo == Some(true) && request.logprobs.is_some())) || !plan.stop.is_empty();
+    let session = coupled::session(headers, pool, request.user.as_deref());
     let mut prompts = Vec::with_capacity(rendered.len());
     let mut requests = Vec::with_capacity(rendered.len());
     for rendered in rendered {
         let ids = rendered.generate.token_ids.clone();
         let text = rendered.prompt_text.unwrap_or_else(|| plan.vocabulary.decode_ids(&ids));
         prompts.push(PromptText { ids, text });
-        requests.push(pool.generate(coupled::for_engine(rendered.generate, served, from_engine)));
+        requests.push(pool.generate(coupled::for_engine(rendered.generate, served, from_engine), session));
     }
     let generations = future::try_join_all(requests).await?;
     let n = usize::try_from(request.n).unwrap_or(1).max(1);

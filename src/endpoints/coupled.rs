@@ -13,6 +13,7 @@ use crate::api::completions::CompletionRequest;
 use crate::api::error::ApiError;
 use crate::api::generate::{GenerateRequest, GenerateResponse};
 use crate::api::sampling::StreamOptions;
+use crate::engine::Pool;
 use crate::model::template::LocalTime;
 use crate::render::{self, Rendered};
 use crate::respond::json::JsonBuffer;
@@ -25,6 +26,12 @@ pub(super) fn request_id(kind: &str, headers: &HeaderMap, field: Option<&str>) -
         Some(id) => format!("{kind}-{id}"),
         None => format!("{kind}-{:016x}", random()),
     }
+}
+
+/// The session that a request belongs to: the header that the pool looks at, else the field `user`.
+pub(super) fn session<'a>(headers: &'a HeaderMap, pool: &Pool, user: Option<&'a str>) -> Option<&'a str> {
+    let header = headers.get(&pool.options().session_header).and_then(|value| value.to_str().ok());
+    header.or(user).filter(|session| !session.is_empty())
 }
 
 /// 64 random bits: the standard library seeds its hash maps from the system's source.

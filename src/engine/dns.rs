@@ -57,7 +57,9 @@ impl Resolver {
         match question {
             Question::Addresses { name, port } => self.add_addresses(name, *port, 1, &mut engines).await?,
             Question::Services(name) => {
-                let Some(answer) = none_is_an_answer(self.0.srv_lookup(name.as_str()).await)? else { return Ok(engines) };
+                let Some(answer) = none_is_an_answer(self.0.srv_lookup(name.as_str()).await)? else {
+                    return Ok(engines);
+                };
                 let services = answer.answers().iter().filter_map(|record| match &record.data {
                     RData::SRV(service) => Some(service),
                     _ => None,

@@ -53,7 +53,8 @@ impl Expectation {
         let of_base = |model: &&EngineModel| {
             model.parent.as_ref().is_some_and(|parent| engine.models.iter().any(|base| base.id == *parent))
         };
-        let adapters = engine.models.iter().filter(of_base).map(|model| (model.id.clone(), model.root.clone())).collect();
+        let adapters =
+            engine.models.iter().filter(of_base).map(|model| (model.id.clone(), model.root.clone())).collect();
         let warning = base.max_model_len.filter(|length| *length < self.max_model_len).map(|length| {
             let most = self.max_model_len;
             format!("its context of {length} tokens is shorter than the {most} that are let through; set max_model_len")

@@ -11,6 +11,7 @@ use tokio::time::{Instant, Sleep, sleep};
 
 use super::EngineError;
 use super::client::Attempt;
+use super::policy::Asked;
 use super::pool::{Lease, Pool};
 use crate::api::generate::{FinishReason, GenerateChoice, GenerateRequest, GenerateResponse};
 
@@ -23,6 +24,7 @@ use crate::api::generate::{FinishReason, GenerateChoice, GenerateRequest, Genera
 pub struct Generation {
     pool: Arc<Pool>,
     request: GenerateRequest,
+    asked: Arc<Asked>,
     state: State,
     silence: Pin<Box<Sleep>>,
     streams: bool,
@@ -42,12 +44,13 @@ enum State {
 }
 
 impl Generation {
-    pub(super) fn new(pool: Arc<Pool>, request: GenerateRequest, lease: Lease, attempt: Attempt) -> Self {
+    pub(super) fn new(pool: Arc<Pool>, request: GenerateRequest, asked: Asked, lease: Lease, attempt: Attempt) -> Self {
         Self {
             silence: Box::pin(sleep(pool.options().first_token_timeout)),
             streams: request.streams(),
             pool,
             request,
+            asked: Arc::new(asked),
             state: State::Reading(lease, attempt),
             told: Vec::new(),
             begun: false,
@@ -125,11 +128,11 @@ impl Generation {
         self.resumes += 1;
         let Some(request) = self.rest() else { return Some(Ok(out_of_tokens())) };
         tracing::warn!(%error, tokens = self.told.len(), "the reply goes on at another engine");
-        let pool = Arc::clone(&self.pool);
+        let (pool, asked) = (Arc::clone(&self.pool), Arc::clone(&self.asked));
         let retries = pool.options().max_retries;
         self.state = State::Switching(Box::pin(async move {
             // Where no other engine is left, what the first one said is the answer.
-            let opened = pool.open(&request, vec![tried], retries).await;
+            let opened = pool.open(&request, &asked, vec![tried], retries).await;
             opened.map_err(|other| if matches!(other, EngineError::NoneLeft) { error } else { other })
         }));
         None

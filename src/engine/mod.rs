@@ -16,6 +16,7 @@ pub mod error;
 pub mod fit;
 pub mod generation;
 pub mod health;
+mod look;
 pub mod policy;
 pub mod pool;
 

@@ -6,13 +6,15 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
+use http::HeaderName;
+use serde_json::Value;
 use tokio::sync::Notify;
 
 use super::EngineError;
 use super::client::{Attempt, Engine};
 use super::generation::Generation;
 use super::health::Health;
-use super::policy::{Candidate, Chooser, Policy};
+use super::policy::{Asked, Candidate, Chooser, Policy, prefix, rendezvous};
 use crate::api::generate::GenerateRequest;
 use crate::metrics::EngineMetrics;
 
@@ -24,14 +26,18 @@ const MOST_SAVED: i64 = 100 * RETRY_COST;
 const LONGEST_BUSY: Duration = Duration::from_secs(60);
 /// Longest wait for an answer to a health check.
 const HEALTH_TIMEOUT: Duration = Duration::from_secs(5);
-/// How often an engine that is up is asked what it is.
-const LOOK_INTERVAL: Duration = Duration::from_secs(60);
 
 /// How a pool behaves.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Options {
     /// Which engine gets a request.
     pub policy: Policy,
+    /// How `prefix` remembers.
+    pub prefix: prefix::Options,
+    /// The header that names a session, for the policy `session`; else it is the request's `user`.
+    pub session_header: HeaderName,
+    /// Where couplet runs: engines of the same zone come first.
+    pub zone: Option<String>,
     /// How many other engines are tried for a request that none has begun to answer.
     pub max_retries: usize,
     /// How many times a reply that has begun goes on at another engine.
@@ -50,6 +56,9 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             policy: Policy::default(),
+            prefix: prefix::Options::default(),
+            session_header: HeaderName::from_static("x-session-id"),
+            zone: None,
             max_retries: 2,
             max_resumes: 3,
             // Within a cluster: what takes longer will not come.
@@ -104,27 +113,12 @@ impl Member {
         &self.health
     }
 
-    /// Asks the engine what it is. One that is not what its pool needs is refused, until it says otherwise.
-    pub async fn look(&self) -> Result<(), EngineError> {
-        let before = self.engine.capabilities();
-        self.engine.probe().await?;
-        let (engine, capabilities, fit) = (self.engine.url(), self.engine.capabilities(), self.engine.fit());
-        self.health.refuse(fit.misfit.clone());
-        if before != capabilities {
-            match &fit.misfit {
-                None => tracing::info!(engine, kind = ?capabilities.kind, adapters = ?fit.adapters, "engine is up"),
-                Some(reason) => tracing::error!(engine, reason, "engine is refused"),
-            }
-            if let Some(warning) = &fit.warning {
-                tracing::warn!(engine, warning, "engine may not be what is meant");
-            }
-        }
-        Ok(())
-    }
-
-    fn candidate(&self) -> Candidate<'_> {
+    /// As a policy sees it from `zone`.
+    fn candidate(&self, zone: Option<&str>) -> Candidate<'_> {
         let load = self.metrics.outstanding_tokens.get().try_into().unwrap_or(0);
-        Candidate { id: self.id(), weight: self.place.weight, load }
+        let mut candidate = Candidate::new(self.id(), f64::from(self.place.weight), load);
+        candidate.is_near = zone.is_none_or(|zone| self.place.zone.as_deref() == Some(zone));
+        candidate
     }
 
     /// A reply that began elsewhere goes on here.
@@ -148,7 +142,7 @@ pub struct Pool {
 impl Pool {
     /// A pool of engines.
     pub fn new(members: Vec<Arc<Member>>, options: Options) -> Self {
-        let chooser = Chooser::new(options.policy);
+        let chooser = Chooser::new(options.policy, options.prefix);
         let members = ArcSwap::from_pointee(members);
         Self { members, replaced: Notify::new(), options, chooser, budget: AtomicI64::new(MOST_SAVED) }
     }
@@ -178,22 +172,31 @@ impl Pool {
 
     /// Sends a request to an engine; to another where that one does not take it. What is returned goes on at another
     /// engine where the first dies.
-    pub async fn generate(self: &Arc<Self>, request: GenerateRequest) -> Result<Generation, EngineError> {
+    pub async fn generate(
+        self: &Arc<Self>,
+        request: GenerateRequest,
+        session: Option<&str>,
+    ) -> Result<Generation, EngineError> {
         self.save_for_retries();
-        let (lease, attempt) = self.open(&request, Vec::new(), self.options.max_retries).await?;
-        Ok(Generation::new(Arc::clone(self), request, lease, attempt))
+        let asked = self.chooser.ask(cache_salt(&request), &request.token_ids, session);
+        let (lease, attempt) = self.open(&request, &asked, Vec::new(), self.options.max_retries).await?;
+        Ok(Generation::new(Arc::clone(self), request, asked, lease, attempt))
     }
 
     /// Tries one engine after the other, at most `retries` more than one, none of those in `tried`.
     pub(super) async fn open(
         self: &Arc<Self>,
         request: &GenerateRequest,
+        asked: &Asked,
         mut tried: Vec<String>,
         mut retries: usize,
     ) -> Result<(Lease, Attempt), EngineError> {
         let mut last = None;
         loop {
-            let Some(member) = self.choose(&tried) else { return Err(last.unwrap_or(EngineError::NoneLeft)) };
+            let adapter = request.model.as_deref();
+            let Some(member) = self.choose(asked, adapter, &tried) else {
+                return Err(last.unwrap_or(EngineError::NoneLeft));
+            };
             let lease = Lease::new(member, request.token_ids.len());
             let error = match self.attempt(&lease.member.engine, request).await {
                 Ok(attempt) => return Ok((lease, attempt)),
@@ -240,16 +243,18 @@ impl Pool {
         self.budget.fetch_update(Ordering::Relaxed, Ordering::Relaxed, pay).is_ok()
     }
 
-    /// An engine that is well and was not tried. Where none is well, any that fits: it may have recovered, and there is nothing to
-    /// lose.
-    fn choose(&self, tried: &[String]) -> Option<Arc<Member>> {
+    /// An engine that is well and was not tried. Where none is well, any that fits: it may have recovered, and there is
+    /// nothing to lose.
+    fn choose(&self, asked: &Asked, adapter: Option<&str>, tried: &[String]) -> Option<Arc<Member>> {
         let (now, members) = (Instant::now(), self.members.load());
         let pick = |well: bool| {
             let untried = members.iter().filter(|member| !tried.iter().any(|id| id == member.id()));
+            let able = untried.filter(|member| member.serves(adapter));
             let able =
-                untried.filter(|member| if well { member.health.is_well(now) } else { !member.health.is_refused() });
-            let candidates: Vec<Candidate> = able.map(|member| member.candidate()).collect();
-            self.chooser.choose(&candidates)
+                able.filter(|member| if well { member.health.is_well(now) } else { !member.health.is_refused() });
+            let candidates: Vec<Candidate> =
+                able.map(|member| member.candidate(self.options.zone.as_deref())).collect();
+            self.chooser.choose(asked, &candidates)
         };
         let chosen = pick(true).or_else(|| pick(false))?;
         members.iter().find(|member| member.id() == chosen.id).cloned()
@@ -263,13 +268,44 @@ impl Pool {
             watches.retain(|(watched, _)| members.iter().any(|member| Arc::ptr_eq(watched, member)));
             for member in members.iter() {
                 if !watches.iter().any(|(watched, _)| Arc::ptr_eq(watched, member)) {
-                    let watch = tokio::spawn(watch(Arc::clone(member), self.options.health_interval));
+                    let watch = tokio::spawn(Arc::clone(&self).watch_one(Arc::clone(member)));
                     watches.push((Arc::clone(member), AbortOnDrop(watch)));
                 }
             }
             self.replaced.notified().await;
         }
     }
+
+    /// Asks an engine how it is, again and again; and what it is, whenever it came up: then its cache is empty.
+    async fn watch_one(self: Arc<Self>, member: Arc<Member>) {
+        let interval = self.options.health_interval;
+        let (mut looked, mut told) = (None, false);
+        loop {
+            let answered = member.engine.is_healthy(HEALTH_TIMEOUT.min(interval.max(Duration::from_secs(1)))).await;
+            if member.health.checked(answered.is_ok()) {
+                member.metrics.up.set(i64::from(answered.is_ok()));
+                (looked, told) = (looked.filter(|_| answered.is_ok()), false);
+            }
+            let learned = match answered {
+                Ok(()) => member.learn(&mut looked).await,
+                other => other.map(|()| false),
+            };
+            match learned {
+                Ok(true) => self.chooser.forget(member.id()),
+                Err(error) if !std::mem::replace(&mut told, true) => {
+                    tracing::warn!(engine = member.engine.url(), %error, "engine is not up; it is asked again");
+                }
+                _ => {}
+            }
+            tokio::time::sleep(interval).await;
+        }
+    }
+}
+
+/// What else than tokens tells the entries of an engine's prefix cache apart: the adapter and the salt.
+fn cache_salt(request: &GenerateRequest) -> u64 {
+    let salt = request.rest.get("cache_salt").and_then(Value::as_str).unwrap_or_default();
+    rendezvous::hash(format!("{}\0{salt}", request.model.as_deref().unwrap_or_default()).as_bytes())
 }
 
 /// A task that ends with whoever started it.
@@ -279,42 +315,6 @@ impl Drop for AbortOnDrop {
     fn drop(&mut self) {
         self.0.abort();
     }
-}
-
-/// Asks an engine how it is, again and again; and what it is, whenever it came up, and now and then: it may have been
-/// replaced, or have loaded an adapter.
-async fn watch(member: Arc<Member>, interval: Duration) {
-    let (mut looked, mut told) = (None::<Instant>, false);
-    loop {
-        let answered = member.engine.is_healthy(HEALTH_TIMEOUT.min(interval.max(Duration::from_secs(1)))).await;
-        if member.health.checked(answered.is_ok()) {
-            member.metrics.up.set(i64::from(answered.is_ok()));
-            (looked, told) = (looked.filter(|_| answered.is_ok()), false);
-        }
-        let learned = match answered {
-            Ok(()) => learn(&member, &mut looked).await,
-            other => other,
-        };
-        if let Err(error) = learned
-            && !std::mem::replace(&mut told, true)
-        {
-            tracing::warn!(engine = member.engine.url(), %error, "engine is not up; it is asked again");
-        }
-        tokio::time::sleep(interval).await;
-    }
-}
-
-/// Asks an engine that is up what it is, if it was not asked lately.
-async fn learn(member: &Member, looked: &mut Option<Instant>) -> Result<(), EngineError> {
-    if looked.is_some_and(|then| then.elapsed() < LOOK_INTERVAL) {
-        return Ok(());
-    }
-    if looked.is_none() || member.engine.is_changed().await? {
-        *looked = None;
-        member.look().await?;
-    }
-    *looked = Some(Instant::now());
-    Ok(())
 }
 
 /// A request's place at an engine: counts as its load, and tells its health how the request ended.

@@ -155,7 +155,10 @@ async fn work(live: &Live, context: Arc<Context>, route: Option<Route>, request:
 }
 
 fn stopping() -> ApiError {
-    ApiError { retry_after: Some(1), ..ApiError::unavailable("couplet is stopping; ask again, and another one answers") }
+    ApiError {
+        retry_after: Some(1),
+        ..ApiError::unavailable("couplet is stopping; ask again, and another one answers")
+    }
 }
 
 /// 503, and the connection is closed, so that its client's next request goes elsewhere.
