@@ -114,6 +114,7 @@ fn plain(expected: &str) -> &str {
         "a string" => "a text (in quotes, if it looks like something else)",
         "a sequence" => "a list",
         "a map" => "a mapping",
+        other if other.starts_with("struct ") => "a mapping",
         other => other,
     }
 }
@@ -204,6 +205,7 @@ impl<'de> Deserializer<'de> for Cursor<'de> {
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
         match self.0.value {
             Value::Null | Value::Refused => visitor.visit_none(),
+            Value::Expanded(ref text) if text.is_empty() => visitor.visit_none(),
             _ => visitor.visit_some(self),
         }
     }
