@@ -107,7 +107,8 @@ impl Fault {
 fn plain(expected: &str) -> &str {
     match expected {
         "u16" => "a whole number from 0 to 65535",
-        "u32" | "u64" | "usize" => "a whole number, 0 or more",
+        "u32" => "a whole number from 0 to 4294967295",
+        "u64" | "usize" => "a whole number, 0 or more",
         "i64" => "a whole number",
         "f64" => "a number",
         "a boolean" => "true or false",
