@@ -127,7 +127,8 @@ fn load_model(settings: ModelSettings, metrics: &Metrics) -> Result<Served, Star
         Arc::new(Member::new(Arc::new(Engine::new(&engine.url, http.clone())), engine.place, metrics))
     };
     let members: Vec<Arc<Member>> = settings.engines.into_iter().map(member).collect();
-    let pool = (!members.is_empty()).then(|| Arc::new(Pool::new(members, settings.pool)));
+    let pool =
+        (!members.is_empty()).then(|| Arc::new(Pool::new(members, settings.pool, metrics.pool(&model.names()[0]))));
     Ok(Served { dialect: dialect.map(Arc::new), model, pool })
 }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 use http::HeaderName;
 use serde::Deserialize;
 
+use crate::engine::admission;
 use crate::engine::policy::{Policy, prefix};
 use crate::engine::pool::Options;
 
@@ -24,6 +25,20 @@ pub struct PoolFile {
     pub prefix_max_imbalance: Option<f64>,
     /// Where couplet runs.
     pub zone: Option<String>,
+    /// Requests that are worked on at once.
+    pub max_running: Option<usize>,
+    /// Requests that wait for one of those to end.
+    pub max_queued: Option<usize>,
+    /// Longest wait for that.
+    pub queue_timeout: Option<f64>,
+    /// Requests per minute of one API key.
+    pub requests_per_minute: Option<u32>,
+    /// Tokens per minute of one API key.
+    pub tokens_per_minute: Option<u32>,
+    /// Longest time from a request to the end of its answer.
+    pub request_timeout: Option<f64>,
+    /// How long a stream may be silent before a comment keeps it alive.
+    pub keep_alive_interval: Option<f64>,
     /// How many other engines are tried before the first token.
     pub max_retries: Option<usize>,
     /// How many times a reply goes on at another engine.
@@ -56,6 +71,21 @@ impl PoolFile {
                 ),
             },
             zone: self.zone,
+            admission: admission::Options {
+                max_running: checks.above_zero("max_running", self.max_running),
+                max_queued: self.max_queued.unwrap_or(defaults.admission.max_queued),
+                queue_timeout: checks.seconds("queue_timeout", self.queue_timeout, defaults.admission.queue_timeout),
+                requests_per_minute: checks.above_zero("requests_per_minute", self.requests_per_minute),
+                tokens_per_minute: checks.above_zero("tokens_per_minute", self.tokens_per_minute),
+                request_timeout: self
+                    .request_timeout
+                    .map(|given| checks.seconds("request_timeout", Some(given), Duration::MAX)),
+            },
+            keep_alive_interval: checks.seconds(
+                "keep_alive_interval",
+                self.keep_alive_interval,
+                defaults.keep_alive_interval,
+            ),
             max_retries: self.max_retries.unwrap_or(defaults.max_retries),
             max_resumes: self.max_resumes.unwrap_or(defaults.max_resumes),
             connect_timeout: checks.seconds("connect_timeout", self.connect_timeout, defaults.connect_timeout),
@@ -84,6 +114,13 @@ impl Checks<'_> {
             self.refuse(key, format_args!("{given} is no time; give seconds above 0, such as 2.5"));
             default
         })
+    }
+
+    fn above_zero<T: Default + PartialEq>(&mut self, key: &str, given: Option<T>) -> Option<T> {
+        if given == Some(T::default()) {
+            self.refuse(key, format_args!("0 would let nothing in; leave it out for no limit"));
+        }
+        given
     }
 
     fn at_least_one(&mut self, key: &str, given: Option<f64>, default: f64) -> f64 {

@@ -58,6 +58,14 @@ pub enum EngineError {
         /// The setting that says so.
         key: &'static str,
     },
+    /// The whole answer takes too long, whichever engine it comes from.
+    #[error("the answer was not complete after {seconds} s ({key})")]
+    TooLong {
+        /// How long it could take.
+        seconds: f64,
+        /// The setting that says so.
+        key: &'static str,
+    },
     /// It reported an error in the middle of a stream.
     #[error("the engine at {url} failed while generating")]
     Reported {
@@ -73,7 +81,7 @@ impl EngineError {
     pub fn is_engines_fault(&self) -> bool {
         match self {
             Self::Connect { .. } | Self::Broken { .. } | Self::Garbage { .. } | Self::Timeout { .. } => true,
-            Self::NoneLeft => false,
+            Self::NoneLeft | Self::TooLong { .. } => false,
             Self::Status { status, .. } => matches!(status, 408 | 429 | 500..),
             Self::Reported { body, .. } => body["error"]["code"].as_u64().is_none_or(|code| code >= 500),
         }
@@ -93,7 +101,7 @@ impl From<EngineError> for ApiError {
         let message = error.to_string();
         match error {
             EngineError::Connect { .. } | EngineError::NoneLeft => ApiError::unavailable(message),
-            EngineError::Timeout { .. } => ApiError::gateway_timeout(message),
+            EngineError::Timeout { .. } | EngineError::TooLong { .. } => ApiError::gateway_timeout(message),
             EngineError::Broken { .. } | EngineError::Garbage { .. } => ApiError::bad_gateway(message),
             EngineError::Reported { body, .. } => {
                 let status = body["error"]["code"].as_u64().and_then(|code| u16::try_from(code).ok());

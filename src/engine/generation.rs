@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, Sleep, sleep};
 
 use super::EngineError;
+use super::admission::Ticket;
 use super::client::Attempt;
 use super::policy::Asked;
 use super::pool::{Lease, Pool};
@@ -25,8 +26,12 @@ pub struct Generation {
     pool: Arc<Pool>,
     request: GenerateRequest,
     asked: Arc<Asked>,
+    /// Its place in the pool.
+    ticket: Arc<Ticket>,
     state: State,
     silence: Pin<Box<Sleep>>,
+    /// Where there is one.
+    deadline: Option<Pin<Box<Sleep>>>,
     streams: bool,
     /// Tokens so far; of use only where there is one choice.
     told: Vec<u32>,
@@ -44,13 +49,21 @@ enum State {
 }
 
 impl Generation {
-    pub(super) fn new(pool: Arc<Pool>, request: GenerateRequest, asked: Asked, lease: Lease, attempt: Attempt) -> Self {
+    pub(super) fn new(
+        pool: Arc<Pool>,
+        request: GenerateRequest,
+        asked: Asked,
+        ticket: Arc<Ticket>,
+        (lease, attempt): (Lease, Attempt),
+    ) -> Self {
         Self {
             silence: Box::pin(sleep(pool.options().first_token_timeout)),
             streams: request.streams(),
             pool,
             request,
             asked: Arc::new(asked),
+            deadline: ticket.deadline().map(|deadline| deadline.comes()),
+            ticket,
             state: State::Reading(lease, attempt),
             told: Vec::new(),
             begun: false,
@@ -108,6 +121,7 @@ impl Generation {
         }
         if count > 0 {
             lease.add(count);
+            self.ticket.charge(count);
             self.begun = true;
         }
         self.wait();
@@ -136,6 +150,19 @@ impl Generation {
             opened.map_err(|other| if matches!(other, EngineError::NoneLeft) { error } else { other })
         }));
         None
+    }
+
+    /// Whether the whole answer has taken too long.
+    fn is_late(&mut self, cx: &mut Context<'_>) -> bool {
+        let open = !matches!(self.state, State::Ended);
+        open && self.deadline.as_mut().is_some_and(|deadline| deadline.as_mut().poll(cx).is_ready())
+    }
+
+    /// Stops the engine. The error, unless all that anybody waits for has come.
+    fn give_up(&mut self) -> Option<EngineError> {
+        let complete = self.finished && self.is_single();
+        self.stop();
+        self.ticket.deadline().filter(|_| !complete).map(|deadline| deadline.missed())
     }
 
     fn is_single(&self) -> bool {
@@ -186,6 +213,9 @@ impl Stream for Generation {
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let this = &mut *self;
+        if this.is_late(cx) {
+            return Poll::Ready(this.give_up().map(Err));
+        }
         loop {
             let chunk = match &mut this.state {
                 State::Ended => return Poll::Ready(None),

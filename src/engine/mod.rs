@@ -9,6 +9,7 @@
 //!   └───────── another engine, with the tokens so far ◀─────────┘ when it dies
 //! ```
 
+pub mod admission;
 pub mod capabilities;
 pub mod client;
 pub mod error;
@@ -16,8 +17,9 @@ pub mod generation;
 pub mod health;
 pub mod policy;
 pub mod pool;
+mod rate;
 
 pub use client::Engine;
 pub use error::EngineError;
 pub use generation::Generation;
-pub use pool::Pool;
+pub use pool::{Caller, Pool};

@@ -10,12 +10,13 @@ use serde_json::Value;
 use tokio::sync::Notify;
 
 use super::EngineError;
+use super::admission::{self, Admission, Refusal, Ticket};
 use super::client::{Attempt, Engine};
 use super::generation::Generation;
 use super::health::Health;
 use super::policy::{Asked, Candidate, Chooser, Policy, prefix, rendezvous};
 use crate::api::generate::GenerateRequest;
-use crate::metrics::EngineMetrics;
+use crate::metrics::{EngineMetrics, PoolMetrics};
 
 /// A retry costs as much as this many requests bring in: at most one request in ten is a retry, when all go wrong.
 const RETRY_COST: i64 = 10;
@@ -37,6 +38,10 @@ pub struct Options {
     pub session_header: HeaderName,
     /// Where couplet runs: engines of the same zone come first.
     pub zone: Option<String>,
+    /// What is let in.
+    pub admission: admission::Options,
+    /// How long a stream may be silent before a comment keeps its connection alive.
+    pub keep_alive_interval: Duration,
     /// How many other engines are tried for a request that none has begun to answer.
     pub max_retries: usize,
     /// How many times a reply that has begun goes on at another engine.
@@ -58,6 +63,9 @@ impl Default for Options {
             prefix: prefix::Options::default(),
             session_header: HeaderName::from_static("x-session-id"),
             zone: None,
+            admission: admission::Options::default(),
+            // Load balancers cut connections that are silent for 60 s.
+            keep_alive_interval: Duration::from_secs(15),
             max_retries: 2,
             max_resumes: 3,
             // Within a cluster: what takes longer will not come.
@@ -67,6 +75,15 @@ impl Default for Options {
             health_interval: Duration::from_secs(5),
         }
     }
+}
+
+/// Who sends a request.
+#[derive(Debug, Clone, Default)]
+pub struct Caller {
+    /// What a conversation is told by.
+    pub session: Option<String>,
+    /// What rates are limited by: the API key.
+    pub key: String,
 }
 
 /// Where an engine stands in its pool.
@@ -134,16 +151,18 @@ pub struct Pool {
     replaced: Notify,
     options: Options,
     chooser: Chooser,
+    admission: Admission,
     /// What may be spent on retries.
     budget: AtomicI64,
 }
 
 impl Pool {
     /// A pool of engines.
-    pub fn new(members: Vec<Arc<Member>>, options: Options) -> Self {
+    pub fn new(members: Vec<Arc<Member>>, options: Options, metrics: Arc<PoolMetrics>) -> Self {
         let chooser = Chooser::new(options.policy, options.prefix);
+        let admission = Admission::new(options.admission, metrics);
         let members = ArcSwap::from_pointee(members);
-        Self { members, replaced: Notify::new(), options, chooser, budget: AtomicI64::new(MOST_SAVED) }
+        Self { members, replaced: Notify::new(), options, chooser, admission, budget: AtomicI64::new(MOST_SAVED) }
     }
 
     /// How it behaves.
@@ -164,17 +183,24 @@ impl Pool {
         self.replaced.notify_one();
     }
 
+    /// Waits until there is a place for a request with a prompt of `tokens`.
+    pub async fn admit(&self, caller: &Caller, tokens: usize) -> Result<Ticket, Refusal> {
+        self.admission.enter(&caller.key, tokens).await
+    }
+
     /// Sends a request to an engine; to another where that one does not take it. What is returned goes on at another
     /// engine where the first dies.
     pub async fn generate(
         self: &Arc<Self>,
         request: GenerateRequest,
-        session: Option<&str>,
+        caller: &Caller,
+        ticket: Arc<Ticket>,
     ) -> Result<Generation, EngineError> {
         self.save_for_retries();
-        let asked = self.chooser.ask(cache_salt(&request), &request.token_ids, session);
-        let (lease, attempt) = self.open(&request, &asked, Vec::new(), self.options.max_retries).await?;
-        Ok(Generation::new(Arc::clone(self), request, asked, lease, attempt))
+        let asked = self.chooser.ask(cache_salt(&request), &request.token_ids, caller.session.as_deref());
+        let opening = self.open(&request, &asked, Vec::new(), self.options.max_retries);
+        let (lease, attempt) = ticket.in_time(opening).await??;
+        Ok(Generation::new(Arc::clone(self), request, asked, ticket, (lease, attempt)))
     }
 
     /// Tries one engine after the other, at most `retries` more than one, none of those in `tried`.

@@ -3,7 +3,9 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use prometheus::{IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry};
+use prometheus::{
+    Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
+};
 
 /// The metrics of all engines. An engine that left the pools leaves no series behind: where pools follow DNS, addresses
 /// come and go without end.
@@ -94,6 +96,77 @@ impl Drop for EngineMetrics {
         for counter in [&self.families.failures, &self.families.resumes] {
             let _ = counter.remove_label_values(&labels);
         }
+    }
+}
+
+/// Seconds: from a place that comes free at once to the longest that anybody waits.
+const QUEUE_BUCKETS: [f64; 9] = [0.001, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0];
+
+/// The metrics of all pools, by the model that they run.
+#[derive(Debug)]
+pub(super) struct PoolFamilies {
+    running: IntGaugeVec,
+    queued: IntGaugeVec,
+    queue_seconds: HistogramVec,
+    refused: IntCounterVec,
+}
+
+/// The metrics of one pool, resolved once.
+#[derive(Debug)]
+pub struct PoolMetrics {
+    /// Requests that were let in and whose answer has not been sent in full.
+    pub running: IntGauge,
+    /// Requests that wait for a place.
+    pub queued: IntGauge,
+    /// How long they waited, however that ended.
+    pub queue_seconds: Histogram,
+    refused: IntCounterVec,
+    model: String,
+}
+
+impl PoolFamilies {
+    /// Registers everything.
+    pub(super) fn register(registry: &Registry) -> Result<Self, prometheus::Error> {
+        let gauge = |name, help| {
+            let metric = IntGaugeVec::new(Opts::new(name, help), &["model"])?;
+            registry.register(Box::new(metric.clone())).map(|()| metric)
+        };
+        let queue_seconds = HistogramOpts::new("couplet_pool_queue_seconds", "How long requests waited for a place.")
+            .buckets(QUEUE_BUCKETS.to_vec());
+        let queue_seconds = HistogramVec::new(queue_seconds, &["model"])?;
+        registry.register(Box::new(queue_seconds.clone()))?;
+        let refused = IntCounterVec::new(
+            Opts::new(
+                "couplet_pool_refused_total",
+                "Requests that were not let in: queue_full, queue_timeout, rate_limit.",
+            ),
+            &["model", "reason"],
+        )?;
+        registry.register(Box::new(refused.clone()))?;
+        Ok(Self {
+            running: gauge("couplet_pool_running_requests", "Requests that were let in and not answered in full.")?,
+            queued: gauge("couplet_pool_queued_requests", "Requests that wait for a place.")?,
+            queue_seconds,
+            refused,
+        })
+    }
+
+    /// The metrics of the pool of a model.
+    pub(super) fn pool(&self, model: &str) -> Arc<PoolMetrics> {
+        Arc::new(PoolMetrics {
+            running: self.running.with_label_values(&[model]),
+            queued: self.queued.with_label_values(&[model]),
+            queue_seconds: self.queue_seconds.with_label_values(&[model]),
+            refused: self.refused.clone(),
+            model: model.to_owned(),
+        })
+    }
+}
+
+impl PoolMetrics {
+    /// A request was not let in.
+    pub fn refused(&self, reason: &'static str) {
+        self.refused.with_label_values(&[self.model.as_str(), reason]).inc();
     }
 }
 
