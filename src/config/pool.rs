@@ -100,6 +100,9 @@ impl PoolFile {
     }
 }
 
+/// Thirty years: no longer time is meant, and clocks can reckon with it.
+const LONGEST: f64 = 1e9;
+
 /// Checks values one by one; a wrong one is noted, and the default goes on in its place.
 struct Checks<'a> {
     path: &'a str,
@@ -109,7 +112,7 @@ struct Checks<'a> {
 impl Checks<'_> {
     fn seconds(&mut self, key: &str, given: Option<f64>, default: Duration) -> Duration {
         let Some(given) = given else { return default };
-        let valid = Duration::try_from_secs_f64(given).ok().filter(|time| !time.is_zero());
+        let valid = Duration::try_from_secs_f64(given).ok().filter(|time| !time.is_zero() && given <= LONGEST);
         valid.unwrap_or_else(|| {
             self.refuse(key, format_args!("{given} is no time; give seconds above 0, such as 2.5"));
             default

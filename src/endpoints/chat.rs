@@ -45,7 +45,7 @@ pub async fn create(context: Arc<Context>, headers: &HeaderMap, body: &Bytes) ->
     let streams = request.stream == Some(true);
     let generate = coupled::for_engine(rendered.generate, served, streams || !plan.text.stop.is_empty());
     let object = if streams { "chat.completion.chunk" } else { "chat.completion" };
-    let envelope = Envelope::new(&id, object, coupled::now(), served.name());
+    let envelope = Envelope::new(&id, object, coupled::now(), served.called(request.model.as_deref()));
     let counts_reasoning = served.has_reasoning_parser();
     let caller = coupled::caller(headers, pool, request.user.as_deref());
     let interval = pool.options().keep_alive_interval;

@@ -46,7 +46,7 @@ pub async fn create(context: Arc<Context>, headers: &HeaderMap, body: &Bytes) ->
         prompts.push(PromptText { ids, text });
         requests.push(coupled::for_engine(rendered.generate, served, from_engine));
     }
-    let envelope = Envelope::new(&id, "text_completion", coupled::now(), served.name());
+    let envelope = Envelope::new(&id, "text_completion", coupled::now(), served.called(request.model.as_deref()));
     let caller = coupled::caller(headers, pool, request.user.as_deref());
     let interval = pool.options().keep_alive_interval;
     let generations = coupled::generate(Arc::clone(pool), caller, requests);

@@ -93,6 +93,8 @@ pub(super) fn usage_options(options: Option<&StreamOptions>) -> (bool, bool) {
 
 /// Makes what render returned fit an engine: what is done here is not asked for.
 pub(super) fn for_engine(mut request: GenerateRequest, served: &Served, stream: bool) -> GenerateRequest {
+    // Engines may call the model otherwise; only an adapter has to be named.
+    request.model = served.adapter(request.model.as_deref()).map(str::to_owned);
     widen_logprobs(&mut request.sampling_params, served.model.options().max_logprobs);
     for key in ["stream_options", "parse_context", "token_offsets", "return_token_ids"] {
         request.rest.shift_remove(key);

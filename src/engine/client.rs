@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use super::EngineError;
 use super::capabilities::{Capabilities, Kind};
+use super::fit::{Expectation, Fit};
 use crate::api::generate::{GenerateRequest, GenerateResponse};
 
 /// An abort is a courtesy; it must not pile up behind a dead engine.
@@ -27,6 +28,8 @@ pub struct Engine {
     /// What every request to it carries, its key among them.
     headers: HeaderMap,
     capabilities: arc_swap::ArcSwap<Capabilities>,
+    expected: Option<Expectation>,
+    fit: arc_swap::ArcSwap<Fit>,
 }
 
 /// A client for engines: pooled connections, no proxies from the environment, no overall timeout (streams are long).
@@ -45,7 +48,13 @@ impl Engine {
     /// An engine that wants headers of its own, such as `authorization`.
     pub fn with_headers(url: &str, http: reqwest::Client, headers: HeaderMap) -> Self {
         let url = url.trim_end_matches('/').to_owned();
-        Self { url, http, headers, capabilities: arc_swap::ArcSwap::from_pointee(Capabilities::default()) }
+        let (capabilities, fit) = (arc_swap::ArcSwap::default(), arc_swap::ArcSwap::default());
+        Self { url, http, headers, capabilities, expected: None, fit }
+    }
+
+    /// One that has to be what is expected.
+    pub fn expecting(self, expected: Expectation) -> Self {
+        Self { expected: Some(expected), ..self }
     }
 
     /// Its base URL, without a slash at the end.
@@ -58,11 +67,24 @@ impl Engine {
         self.capabilities.load_full()
     }
 
+    /// How it compares with what it has to be: nothing is held against it before it was asked.
+    pub fn fit(&self) -> Arc<Fit> {
+        self.fit.load_full()
+    }
+
     /// Asks it what it is. On failure what was known stays.
     pub async fn probe(&self) -> Result<(), EngineError> {
         let capabilities = Capabilities::probe(self).await?;
+        if let Some(expected) = &self.expected {
+            self.fit.store(Arc::new(expected.judge(&capabilities)));
+        }
         self.capabilities.store(Arc::new(capabilities));
         Ok(())
+    }
+
+    /// Whether it serves other models than it did when it was asked what it is.
+    pub async fn is_changed(&self) -> Result<bool, EngineError> {
+        self.capabilities().are_outdated(self).await
     }
 
     /// Sends a request, without what this kind of engine refuses. `stream` in it decides whether chunks come as they are

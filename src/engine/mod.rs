@@ -12,9 +12,12 @@
 pub mod admission;
 pub mod capabilities;
 pub mod client;
+pub mod dns;
 pub mod error;
+pub mod fit;
 pub mod generation;
 pub mod health;
+mod look;
 pub mod policy;
 pub mod pool;
 mod rate;

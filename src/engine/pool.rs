@@ -1,5 +1,6 @@
 //! The engines that run one model: which of them gets a request, and what is tried when it fails.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
@@ -175,6 +176,11 @@ impl Pool {
         self.members.load_full()
     }
 
+    /// The LoRA adapters that its engines have loaded: names, and where from.
+    pub fn adapters(&self) -> BTreeMap<String, Option<String>> {
+        self.members().iter().flat_map(|member| member.engine.fit().adapters.clone()).collect()
+    }
+
     /// Replaces its engines. Those that stay should be the same [`Member`], or [`moved`](Member::moved) from it, so that
     /// what is known of them stays too.
     pub fn set_members(&self, members: Vec<Arc<Member>>) {
@@ -213,7 +219,10 @@ impl Pool {
     ) -> Result<(Lease, Attempt), EngineError> {
         let mut last = None;
         loop {
-            let Some(member) = self.choose(asked, &tried) else { return Err(last.unwrap_or(EngineError::NoneLeft)) };
+            let adapter = request.model.as_deref();
+            let Some(member) = self.choose(asked, adapter, &tried) else {
+                return Err(last.unwrap_or(EngineError::NoneLeft));
+            };
             let lease = Lease::new(member, request.token_ids.len());
             let error = match self.attempt(&lease.member.engine, request).await {
                 Ok(attempt) => return Ok((lease, attempt)),
@@ -262,12 +271,13 @@ impl Pool {
 
     /// An engine that is well and was not tried. Where none is well, any that fits: it may have recovered, and there is
     /// nothing to lose.
-    fn choose(&self, asked: &Asked, tried: &[String]) -> Option<Arc<Member>> {
+    fn choose(&self, asked: &Asked, adapter: Option<&str>, tried: &[String]) -> Option<Arc<Member>> {
         let (now, members) = (Instant::now(), self.members.load());
         let pick = |well: bool| {
             let untried = members.iter().filter(|member| !tried.iter().any(|id| id == member.id()));
+            let able = untried.filter(|member| member.serves(adapter));
             let able =
-                untried.filter(|member| if well { member.health.is_well(now) } else { !member.health.is_refused() });
+                able.filter(|member| if well { member.health.is_well(now) } else { !member.health.is_refused() });
             let candidates: Vec<Candidate> =
                 able.map(|member| member.candidate(self.options.zone.as_deref())).collect();
             self.chooser.choose(asked, &candidates)
@@ -295,24 +305,19 @@ impl Pool {
     /// Asks an engine how it is, again and again; and what it is, whenever it came up: then its cache is empty.
     async fn watch_one(self: Arc<Self>, member: Arc<Member>) {
         let interval = self.options.health_interval;
-        let (mut known, mut told) = (false, false);
+        let (mut looked, mut told) = (None, false);
         loop {
             let answered = member.engine.is_healthy(HEALTH_TIMEOUT.min(interval.max(Duration::from_secs(1)))).await;
             if member.health.checked(answered.is_ok()) {
                 member.metrics.up.set(i64::from(answered.is_ok()));
-                (known, told) = (known && answered.is_ok(), false);
+                (looked, told) = (looked.filter(|_| answered.is_ok()), false);
             }
             let learned = match answered {
-                Ok(()) if !known => member.engine.probe().await.map(|()| true),
+                Ok(()) => member.learn(&mut looked).await,
                 other => other.map(|()| false),
             };
             match learned {
-                Ok(true) => {
-                    known = true;
-                    self.chooser.forget(member.id());
-                    let kind = member.engine.capabilities().kind;
-                    tracing::info!(engine = member.engine.url(), ?kind, "engine is up");
-                }
+                Ok(true) => self.chooser.forget(member.id()),
                 Err(error) if !std::mem::replace(&mut told, true) => {
                     tracing::warn!(engine = member.engine.url(), %error, "engine is not up; it is asked again");
                 }

@@ -2,6 +2,7 @@
 //!
 //! Labels are bounded: routes, status codes, models and engines of the settings, never what a user wrote. Deliberately absent: logs.
 
+pub mod lifecycle;
 mod pool;
 
 use std::sync::Arc;
@@ -9,6 +10,7 @@ use std::time::Duration;
 
 use prometheus::{HistogramOpts, HistogramVec, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry, TextEncoder};
 
+use lifecycle::LifecycleMetrics;
 use pool::{EngineFamilies, PoolFamilies};
 pub use pool::{EngineMetrics, PoolMetrics};
 
@@ -26,6 +28,8 @@ pub struct Metrics {
     fast_tokenizer: IntGaugeVec,
     engines: Arc<EngineFamilies>,
     pools: PoolFamilies,
+    /// Reloads and discoveries.
+    pub lifecycle: LifecycleMetrics,
 }
 
 impl Metrics {
@@ -55,9 +59,10 @@ impl Metrics {
         registry.register(Box::new(fast_tokenizer.clone()))?;
         let engines = EngineFamilies::register(&registry)?;
         let pools = PoolFamilies::register(&registry)?;
+        let lifecycle = LifecycleMetrics::register(&registry)?;
         #[cfg(target_os = "linux")]
         registry.register(Box::new(prometheus::process_collector::ProcessCollector::for_self()))?;
-        Ok(Self { registry, requests, duration, in_flight, fast_tokenizer, engines, pools })
+        Ok(Self { registry, requests, duration, in_flight, fast_tokenizer, engines, pools, lifecycle })
     }
 
     /// Counts a request whose answer has ended.
