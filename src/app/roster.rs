@@ -84,7 +84,11 @@ impl Roster {
 
     /// Whether engines that the other one made are as this one would make them.
     fn makes_as(&self, other: &Self) -> bool {
-        self.expected == other.expected && self.pool.options().connect_timeout == other.pool.options().connect_timeout
+        let options = |roster: &Self| {
+            let pool = roster.pool.options();
+            (pool.connect_timeout, pool.health)
+        };
+        self.expected == other.expected && options(self) == options(other)
     }
 
     /// The engines that DNS told of, where the other one asks it the same.
@@ -127,7 +131,8 @@ impl Roster {
         let Access { model, headers } = settings.access.clone();
         let engine = Engine::with_headers(&settings.url, self.http.clone(), headers);
         let engine = engine.expecting(Expectation { name: model, ..self.expected.clone() });
-        Member::new(Arc::new(engine), settings.place.clone(), self.metrics.engine(&settings.url))
+        let health = self.pool.options().health;
+        Member::new(Arc::new(engine), settings.place.clone(), health, self.metrics.engine(&settings.url))
     }
 
     /// Asks new engines what they are, for a while, and puts all into the pool.

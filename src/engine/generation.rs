@@ -38,6 +38,8 @@ pub struct Generation {
     begun: bool,
     finished: bool,
     resumes: usize,
+    /// The engine gave up with what it said last.
+    gave_up: Option<EngineError>,
 }
 
 type Switch = Pin<Box<dyn Future<Output = Result<(Lease, Attempt), EngineError>> + Send>>;
@@ -69,6 +71,7 @@ impl Generation {
             begun: false,
             finished: false,
             resumes: 0,
+            gave_up: None,
         }
     }
 
@@ -109,6 +112,17 @@ impl Generation {
         Poll::Ready(Some(Err(EngineError::Timeout { url, awaited, seconds: silence.as_secs_f64(), key })))
     }
 
+    /// An engine that shuts down, or fails inside, ends replies in its own way, which is no end of the reply: the tokens
+    /// that came with it count, and it goes on elsewhere. Not where there are several choices: what has ended cannot go on.
+    fn notice_giving_up(&mut self, chunk: &mut GenerateResponse) {
+        let State::Reading(lease, _) = &self.state else { return };
+        let [choice] = &mut *chunk.choices else { return };
+        if let Some(reason @ ("abort" | "error")) = choice.finish_reason.get() {
+            self.gave_up = Some(EngineError::GaveUp { url: lease.id().to_owned(), reason: reason.to_owned() });
+            choice.finish_reason = FinishReason::Null;
+        }
+    }
+
     fn note(&mut self, chunk: &GenerateResponse) {
         let State::Reading(lease, _) = &mut self.state else { return };
         lease.succeeded();
@@ -137,17 +151,23 @@ impl Generation {
             return None; // all that anybody waits for has come
         }
         if !error.is_engines_fault() || !self.can_resume() || !self.pool.pays_for_retry() {
-            return Some(Err(error));
+            return Some(last_word(error));
         }
         self.resumes += 1;
         let Some(request) = self.rest() else { return Some(Ok(out_of_tokens())) };
-        tracing::warn!(%error, tokens = self.told.len(), "the reply goes on at another engine");
+        tracing::warn!(
+            %error,
+            request_id = %self.request.request_id,
+            x_couplet_resumed = self.resumes,
+            tokens = self.told.len(),
+            "the reply goes on at another engine"
+        );
         let (pool, asked) = (Arc::clone(&self.pool), Arc::clone(&self.asked));
         let retries = pool.options().max_retries;
         self.state = State::Switching(Box::pin(async move {
             // Where no other engine is left, what the first one said is the answer.
             let opened = pool.open(&request, &asked, vec![tried], retries).await;
-            opened.map_err(|other| if matches!(other, EngineError::NoneLeft) { error } else { other })
+            opened.map_err(|other| if matches!(other, EngineError::NoneLeft { .. }) { error } else { other })
         }));
         None
     }
@@ -201,10 +221,25 @@ fn has_grammar(request: &GenerateRequest) -> bool {
     request.sampling_params.get("structured_outputs").is_some_and(|grammar| !grammar.is_null())
 }
 
+fn has_no_tokens(chunk: &GenerateResponse) -> bool {
+    chunk.choices.iter().all(|choice| choice.token_ids.as_ref().is_none_or(Vec::is_empty))
+}
+
+/// What is said where no engine goes on: a reply that its engine aborted ends as the engine said.
+fn last_word(error: EngineError) -> Result<GenerateResponse, EngineError> {
+    match error {
+        EngineError::GaveUp { reason, .. } if reason == "abort" => Ok(ended(&reason)),
+        other => Err(other),
+    }
+}
+
 /// The engine died between the last token that was allowed and the end of its answer.
 fn out_of_tokens() -> GenerateResponse {
-    let choice =
-        GenerateChoice { finish_reason: FinishReason::Ended("length".to_owned()), ..GenerateChoice::default() };
+    ended("length")
+}
+
+fn ended(reason: &str) -> GenerateResponse {
+    let choice = GenerateChoice { finish_reason: FinishReason::Ended(reason.to_owned()), ..GenerateChoice::default() };
     GenerateResponse { choices: vec![choice], ..GenerateResponse::default() }
 }
 
@@ -228,14 +263,23 @@ impl Stream for Generation {
                     }
                     Err(error) => {
                         this.state = State::Ended;
-                        return Poll::Ready(Some(Err(error)));
+                        return Poll::Ready(Some(last_word(error)));
                     }
                 },
-                State::Reading(..) => ready!(this.poll_attempt(cx)),
+                State::Reading(..) => match this.gave_up.take() {
+                    Some(error) => Some(Err(error)),
+                    None => ready!(this.poll_attempt(cx)),
+                },
             };
             match chunk {
-                Some(Ok(chunk)) => {
+                Some(Ok(mut chunk)) => {
+                    if this.is_single() {
+                        this.notice_giving_up(&mut chunk);
+                    }
                     this.note(&chunk);
+                    if this.gave_up.is_some() && has_no_tokens(&chunk) {
+                        continue;
+                    }
                     return Poll::Ready(Some(Ok(chunk)));
                 }
                 Some(Err(error)) => {

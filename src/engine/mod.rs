@@ -21,6 +21,7 @@ mod look;
 pub mod policy;
 pub mod pool;
 mod rate;
+mod wire;
 
 pub use client::Engine;
 pub use error::EngineError;

@@ -14,7 +14,7 @@ use super::EngineError;
 use super::admission::{self, Admission, Refusal, Ticket};
 use super::client::{Attempt, Engine};
 use super::generation::Generation;
-use super::health::Health;
+use super::health::{self, Check, Health};
 use super::policy::{Asked, Candidate, Chooser, Policy, prefix, rendezvous};
 use crate::api::generate::GenerateRequest;
 use crate::metrics::{EngineMetrics, PoolMetrics};
@@ -53,8 +53,10 @@ pub struct Options {
     pub first_token_timeout: Duration,
     /// Longest wait between two tokens.
     pub token_timeout: Duration,
-    /// Time between two health checks of an engine.
-    pub health_interval: Duration,
+    /// Longest event, or whole answer, that an engine may send, in bytes.
+    pub max_answer_bytes: usize,
+    /// When an engine counts as unwell.
+    pub health: health::Options,
 }
 
 impl Default for Options {
@@ -73,7 +75,9 @@ impl Default for Options {
             connect_timeout: Duration::from_secs(5),
             first_token_timeout: Duration::from_secs(600),
             token_timeout: Duration::from_secs(120),
-            health_interval: Duration::from_secs(5),
+            // The logprobs of a long prompt are tens of MiB.
+            max_answer_bytes: 128 << 20,
+            health: health::Options::default(),
         }
     }
 }
@@ -109,9 +113,9 @@ pub struct Member {
 
 impl Member {
     /// An engine that is taken to be well until it shows otherwise.
-    pub fn new(engine: Arc<Engine>, place: Place, metrics: Arc<EngineMetrics>) -> Self {
+    pub fn new(engine: Arc<Engine>, place: Place, health: health::Options, metrics: Arc<EngineMetrics>) -> Self {
         metrics.up.set(1);
-        Self { engine, place, health: Arc::default(), metrics }
+        Self { engine, place, health: Arc::new(Health::new(health)), metrics }
     }
 
     /// The same engine, with all that is known of it, at another place.
@@ -131,11 +135,16 @@ impl Member {
     }
 
     /// As a policy sees it from `zone`.
-    fn candidate(&self, zone: Option<&str>) -> Candidate<'_> {
+    fn candidate(&self, zone: Option<&str>, now: Instant) -> Candidate<'_> {
         let load = self.metrics.outstanding_tokens.get().try_into().unwrap_or(0);
-        let mut candidate = Candidate::new(self.id(), f64::from(self.place.weight), load);
+        let mut candidate = Candidate::new(self.id(), f64::from(self.place.weight) * self.health.share(now), load);
         candidate.is_near = zone.is_none_or(|zone| self.place.zone.as_deref() == Some(zone));
         candidate
+    }
+
+    /// Whether it may be tried though it is not well.
+    fn may_recover(&self, now: Instant) -> bool {
+        !self.health.is_refused() && self.health.busy_for(now).is_none()
     }
 
     /// A reply that began elsewhere goes on here.
@@ -221,7 +230,7 @@ impl Pool {
         loop {
             let adapter = request.model.as_deref();
             let Some(member) = self.choose(asked, adapter, &tried) else {
-                return Err(last.unwrap_or(EngineError::NoneLeft));
+                return Err(last.unwrap_or_else(|| self.none_left()));
             };
             let lease = Lease::new(member, request.token_ids.len());
             let error = match self.attempt(&lease.member.engine, request).await {
@@ -239,13 +248,20 @@ impl Pool {
         }
     }
 
+    /// No engine may be tried; those that asked to be left alone said for how long.
+    fn none_left(&self) -> EngineError {
+        let (now, members) = (Instant::now(), self.members.load());
+        let soonest = members.iter().filter_map(|member| member.health.busy_for(now)).min();
+        EngineError::NoneLeft { retry_after: soonest.map(|time| time.as_secs_f64().ceil() as u64) }
+    }
+
     /// Sends the request. A stream answers at once or never; a whole answer comes when it comes.
     async fn attempt(&self, engine: &Arc<Engine>, request: &GenerateRequest) -> Result<Attempt, EngineError> {
         if !request.streams() {
-            return engine.generate(request).await;
+            return engine.generate(request, self.options.max_answer_bytes).await;
         }
         let patience = self.options.first_token_timeout;
-        let answer = tokio::time::timeout(patience, engine.generate(request)).await;
+        let answer = tokio::time::timeout(patience, engine.generate(request, self.options.max_answer_bytes)).await;
         answer.unwrap_or_else(|_| {
             Err(EngineError::Timeout {
                 url: engine.url().to_owned(),
@@ -269,17 +285,16 @@ impl Pool {
         self.budget.fetch_update(Ordering::Relaxed, Ordering::Relaxed, pay).is_ok()
     }
 
-    /// An engine that is well and was not tried. Where none is well, any that fits: it may have recovered, and there is
-    /// nothing to lose.
+    /// An engine that is well and was not tried. Where none is well, any that did not ask to be left alone: it may have
+    /// recovered, and there is nothing to lose.
     fn choose(&self, asked: &Asked, adapter: Option<&str>, tried: &[String]) -> Option<Arc<Member>> {
         let (now, members) = (Instant::now(), self.members.load());
         let pick = |well: bool| {
             let untried = members.iter().filter(|member| !tried.iter().any(|id| id == member.id()));
             let able = untried.filter(|member| member.serves(adapter));
-            let able =
-                able.filter(|member| if well { member.health.is_well(now) } else { !member.health.is_refused() });
+            let able = able.filter(|member| if well { member.health.is_well(now) } else { member.may_recover(now) });
             let candidates: Vec<Candidate> =
-                able.map(|member| member.candidate(self.options.zone.as_deref())).collect();
+                able.map(|member| member.candidate(self.options.zone.as_deref(), now)).collect();
             self.chooser.choose(asked, &candidates)
         };
         let chosen = pick(true).or_else(|| pick(false))?;
@@ -304,11 +319,16 @@ impl Pool {
 
     /// Asks an engine how it is, again and again; and what it is, whenever it came up: then its cache is empty.
     async fn watch_one(self: Arc<Self>, member: Arc<Member>) {
-        let interval = self.options.health_interval;
+        let interval = self.options.health.interval;
         let (mut looked, mut told) = (None, false);
         loop {
             let answered = member.engine.is_healthy(HEALTH_TIMEOUT.min(interval.max(Duration::from_secs(1)))).await;
-            if member.health.checked(answered.is_ok()) {
+            let check = match &answered {
+                Ok(()) => Check::Well,
+                Err(EngineError::Status { .. }) => Check::Unwell,
+                Err(_) => Check::Silent,
+            };
+            if member.health.checked(check, Instant::now()) {
                 member.metrics.up.set(i64::from(answered.is_ok()));
                 (looked, told) = (looked.filter(|_| answered.is_ok()), false);
             }
@@ -375,20 +395,24 @@ impl Lease {
     /// The engine answers.
     pub(super) fn succeeded(&mut self) {
         if !std::mem::replace(&mut self.settled, true) {
-            self.member.health.succeeded();
+            self.member.health.succeeded(Instant::now());
         }
     }
 
     /// The request failed.
     pub(super) fn failed(mut self, error: &EngineError) {
         self.settled = true;
-        let now = Instant::now();
+        let (now, Member { health, metrics, engine, .. }) = (Instant::now(), &*self.member);
+        metrics.failed(error.kind());
         match error.busy_for() {
-            Some(seconds) => self.member.health.busy(now + Duration::from_secs(seconds).min(LONGEST_BUSY)),
-            None if error.is_engines_fault() => self.member.health.failed(now),
-            None => self.member.health.succeeded(),
+            Some(seconds) => health.busy(now + Duration::from_secs(seconds).min(LONGEST_BUSY)),
+            None if !error.is_engines_fault() => health.succeeded(now),
+            None if health.failed(now) => {
+                metrics.ejections.inc();
+                tracing::warn!(engine = engine.url(), %error, "the engine is left alone for a while");
+            }
+            None => {}
         }
-        self.member.metrics.failures.inc();
     }
 }
 

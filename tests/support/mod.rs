@@ -6,5 +6,6 @@
 pub mod chat;
 pub mod couplet;
 pub mod http;
+pub mod pool;
 pub mod sim;
 pub mod tiny;
