@@ -13,7 +13,7 @@ use crate::engine::dns::Resolver;
 use crate::engine::fit::Expectation;
 use crate::engine::pool::{Member, Options, Place};
 use crate::engine::{Engine, Pool};
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, PoolMetrics};
 
 /// How long a new engine is asked what it is before it may get requests: one of a wrong model should get none.
 const FIRST_LOOK: Duration = Duration::from_secs(1);
@@ -60,9 +60,10 @@ impl Roster {
             Some(before) => before.http.clone(),
             None => http_client(settings.pool.connect_timeout)?,
         };
+        let model = expected.served_names.first().cloned().unwrap_or_default();
         let roster = Self {
-            model: expected.served_names.first().cloned().unwrap_or_default(),
-            pool: pool(&settings.pool, before),
+            pool: pool(&settings.pool, before, || metrics.pool(&model)),
+            model,
             listed: settings.engines.clone(),
             discovery,
             expected,
@@ -83,7 +84,11 @@ impl Roster {
 
     /// Whether engines that the other one made are as this one would make them.
     fn makes_as(&self, other: &Self) -> bool {
-        self.expected == other.expected && self.pool.options().connect_timeout == other.pool.options().connect_timeout
+        let options = |roster: &Self| {
+            let pool = roster.pool.options();
+            (pool.connect_timeout, pool.health)
+        };
+        self.expected == other.expected && options(self) == options(other)
     }
 
     /// The engines that DNS told of, where the other one asks it the same.
@@ -126,7 +131,8 @@ impl Roster {
         let Access { model, headers } = settings.access.clone();
         let engine = Engine::with_headers(&settings.url, self.http.clone(), headers);
         let engine = engine.expecting(Expectation { name: model, ..self.expected.clone() });
-        Member::new(Arc::new(engine), settings.place.clone(), self.metrics.engine(&settings.url))
+        let health = self.pool.options().health;
+        Member::new(Arc::new(engine), settings.place.clone(), health, self.metrics.engine(&settings.url))
     }
 
     /// Asks new engines what they are, for a while, and puts all into the pool.
@@ -189,9 +195,9 @@ impl Roster {
 }
 
 /// The pool that was there, if it behaves as the settings say; what it saved for retries stays.
-fn pool(options: &Options, before: Option<&Roster>) -> Arc<Pool> {
+fn pool(options: &Options, before: Option<&Roster>, metrics: impl FnOnce() -> Arc<PoolMetrics>) -> Arc<Pool> {
     match before.filter(|before| before.pool.options() == options) {
         Some(before) => Arc::clone(&before.pool),
-        None => Arc::new(Pool::new(Vec::new(), options.clone())),
+        None => Arc::new(Pool::new(Vec::new(), options.clone(), metrics())),
     }
 }

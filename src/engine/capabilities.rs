@@ -7,9 +7,13 @@ use std::time::Duration;
 
 use super::EngineError;
 use super::client::{Engine, root_cause};
+use super::wire;
 
 /// An engine that is up answers these at once.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The longest is `/openapi.json`, of a few hundred KiB.
+const MAX_BYTES: usize = 16 << 20;
 
 /// What is known of an engine.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -106,7 +110,7 @@ async fn get<T: serde::de::DeserializeOwned>(engine: &Engine, path: &str) -> Res
             retry_after: None,
         });
     }
-    let bytes = response.bytes().await.map_err(unreachable)?;
-    serde_json::from_slice(&bytes)
-        .map_err(|error| EngineError::Garbage { url: url.to_owned(), cause: format!("{path}: {error}") })
+    let garbage = |cause: String| EngineError::Garbage { url: url.to_owned(), cause: format!("{path}: {cause}") };
+    let bytes = wire::read(response, MAX_BYTES).await.map_err(|error| garbage(error.to_string()))?;
+    serde_json::from_slice(&bytes).map_err(|error| garbage(error.to_string()))
 }

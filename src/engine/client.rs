@@ -5,18 +5,22 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use eventsource_stream::{Event, Eventsource};
+use eventsource_stream::{Event, EventStreamError, Eventsource};
 use futures_util::Stream;
-use http::{HeaderMap, Method};
+use http::header::CONTENT_TYPE;
+use http::{HeaderMap, HeaderValue, Method};
 use serde_json::{Value, json};
 
 use super::EngineError;
 use super::capabilities::{Capabilities, Kind};
 use super::fit::{Expectation, Fit};
+use super::wire::{self, WireError};
 use crate::api::generate::{GenerateRequest, GenerateResponse};
 
 /// An abort is a courtesy; it must not pile up behind a dead engine.
 const ABORT_TIMEOUT: Duration = Duration::from_secs(2);
+/// Longest error body that is read.
+const MAX_ERROR_BYTES: usize = 1 << 20;
 /// How an engine prefixes the ids it is given.
 const ID_PREFIX: &str = "generate-tokens-";
 
@@ -88,8 +92,9 @@ impl Engine {
     }
 
     /// Sends a request, without what this kind of engine refuses. `stream` in it decides whether chunks come as they are
-    /// generated, or one with everything. The engine stops generating when the [`Attempt`] is dropped.
-    pub async fn generate(self: &Arc<Self>, request: &GenerateRequest) -> Result<Attempt, EngineError> {
+    /// generated, or one with everything; none may be of more than `limit` bytes. The engine stops generating when the
+    /// [`Attempt`] is dropped.
+    pub async fn generate(self: &Arc<Self>, request: &GenerateRequest, limit: usize) -> Result<Attempt, EngineError> {
         let body = self.body(request)?;
         let mut abort = AbortOnDrop { engine: Arc::clone(self), request_id: Some(request.request_id.clone()) };
         let response = self
@@ -104,16 +109,21 @@ impl Engine {
             abort.disarm();
             return Err(self.status(response).await);
         }
-        let streams = response
-            .headers()
-            .get("content-type")
-            .is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream"));
+        let streams = request.streams();
+        self.check_type(response.headers(), if streams { "text/event-stream" } else { "application/json" })?;
         let answer = if streams {
-            Answer::Events(Box::pin(response.bytes_stream().eventsource()))
+            Answer::Events(Box::pin(wire::events(response.bytes_stream(), limit).eventsource()), limit)
         } else {
-            Answer::Whole(Box::pin(whole(Arc::clone(self), response)))
+            Answer::Whole(Box::pin(whole(Arc::clone(self), response, limit)))
         };
         Ok(Attempt { answer, abort, done: false })
+    }
+
+    fn check_type(&self, headers: &HeaderMap, expected: &str) -> Result<(), EngineError> {
+        let given = headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes).unwrap_or_default();
+        let is_expected =
+            given.get(..expected.len()).is_some_and(|kind| kind.eq_ignore_ascii_case(expected.as_bytes()));
+        if is_expected { Ok(()) } else { Err(self.garbage(format!("its content type is not {expected}"))) }
     }
 
     /// The request as this kind of engine takes it: one without a tokenizer refuses stop strings.
@@ -154,15 +164,19 @@ impl Engine {
         EngineError::Garbage { url: self.url.clone(), cause: cause.to_string() }
     }
 
+    fn too_large(&self, what: &'static str, limit: usize) -> EngineError {
+        EngineError::TooLarge { url: self.url.clone(), what, limit }
+    }
+
     fn broken(&self, cause: String) -> EngineError {
         EngineError::Broken { url: self.url.clone(), cause }
     }
 
     async fn status(&self, response: reqwest::Response) -> EngineError {
         let status = response.status().as_u16();
-        let header = response.headers().get("retry-after").and_then(|value| value.to_str().ok());
-        let retry_after = header.and_then(|value| value.parse().ok());
-        let body = response.bytes().await.ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
+        let retry_after = wire::retry_after(response.headers(), chrono::Utc::now());
+        let body = wire::read(response, MAX_ERROR_BYTES).await.ok();
+        let body = body.and_then(|bytes| serde_json::from_slice(&bytes).ok());
         EngineError::Status { url: self.url.clone(), status, body, retry_after }
     }
 
@@ -179,12 +193,12 @@ impl Engine {
     }
 }
 
-type Events =
-    Pin<Box<dyn Stream<Item = Result<Event, eventsource_stream::EventStreamError<reqwest::Error>>> + Send + 'static>>;
+type Events = Pin<Box<dyn Stream<Item = Result<Event, EventStreamError<WireError>>> + Send + 'static>>;
 type WholeAnswer = Pin<Box<dyn Future<Output = Result<GenerateResponse, EngineError>> + Send + 'static>>;
 
 enum Answer {
-    Events(Events),
+    /// And the most bytes of an event.
+    Events(Events, usize),
     Whole(WholeAnswer),
 }
 
@@ -205,14 +219,15 @@ impl Attempt {
 
     fn poll_events(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<GenerateResponse, EngineError>>> {
         let engine = &self.abort.engine;
-        let Answer::Events(events) = &mut self.answer else { return Poll::Ready(None) };
+        let Answer::Events(events, limit) = &mut self.answer else { return Poll::Ready(None) };
         Poll::Ready(match ready!(events.as_mut().poll_next(cx)) {
             Some(Ok(event)) if event.data == "[DONE]" => None,
             Some(Ok(event)) => Some(engine.parse(event.data.as_bytes())),
-            Some(Err(error)) => Some(Err(engine.broken(match error {
-                eventsource_stream::EventStreamError::Transport(error) => root_cause(&error),
-                other => format!("not an event stream: {other}"),
-            }))),
+            Some(Err(EventStreamError::Transport(WireError::TooLarge))) => {
+                Some(Err(engine.too_large("an event", *limit)))
+            }
+            Some(Err(EventStreamError::Transport(error))) => Some(Err(engine.broken(error.to_string()))),
+            Some(Err(other)) => Some(Err(engine.garbage(format!("not an event stream: {other}")))),
             // vLLM ends every stream with [DONE]; without it something is missing.
             None => Some(Err(engine.broken("the stream ended before [DONE]".to_owned()))),
         })
@@ -227,24 +242,33 @@ impl Stream for Attempt {
             return Poll::Ready(None);
         }
         let chunk = match &mut self.answer {
-            Answer::Events(_) => ready!(self.poll_events(cx)),
+            Answer::Events(..) => ready!(self.poll_events(cx)),
             Answer::Whole(answer) => {
                 let answer = ready!(answer.as_mut().poll(cx));
                 self.done = true;
                 Some(answer)
             }
         };
-        if self.done || !matches!(chunk, Some(Ok(_))) {
-            self.done = true;
+        self.done |= !matches!(chunk, Some(Ok(_)));
+        // An engine that said something wrong may go on with it.
+        let goes_on = matches!(chunk, Some(Err(EngineError::Garbage { .. } | EngineError::TooLarge { .. })));
+        if self.done && !goes_on {
             self.abort.disarm();
         }
         Poll::Ready(chunk)
     }
 }
 
-async fn whole(engine: Arc<Engine>, response: reqwest::Response) -> Result<GenerateResponse, EngineError> {
-    let bytes = response.bytes().await.map_err(|error| engine.broken(root_cause(&error)))?;
-    engine.parse(&bytes)
+async fn whole(
+    engine: Arc<Engine>,
+    response: reqwest::Response,
+    limit: usize,
+) -> Result<GenerateResponse, EngineError> {
+    match wire::read(response, limit).await {
+        Ok(bytes) => engine.parse(&bytes),
+        Err(WireError::TooLarge) => Err(engine.too_large("an answer", limit)),
+        Err(error) => Err(engine.broken(error.to_string())),
+    }
 }
 
 /// Aborts a request at the engine unless its answer was read to the end. Dropping the connection alone is not enough

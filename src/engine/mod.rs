@@ -9,6 +9,7 @@
 //!   └───────── another engine, with the tokens so far ◀─────────┘ when it dies
 //! ```
 
+pub mod admission;
 pub mod capabilities;
 pub mod client;
 pub mod dns;
@@ -19,8 +20,10 @@ pub mod health;
 mod look;
 pub mod policy;
 pub mod pool;
+mod rate;
+mod wire;
 
 pub use client::Engine;
 pub use error::EngineError;
 pub use generation::Generation;
-pub use pool::Pool;
+pub use pool::{Caller, Pool};

@@ -11,12 +11,13 @@ use serde_json::Value;
 use tokio::sync::Notify;
 
 use super::EngineError;
+use super::admission::{self, Admission, Refusal, Ticket};
 use super::client::{Attempt, Engine};
 use super::generation::Generation;
-use super::health::Health;
+use super::health::{self, Check, Health};
 use super::policy::{Asked, Candidate, Chooser, Policy, prefix, rendezvous};
 use crate::api::generate::GenerateRequest;
-use crate::metrics::EngineMetrics;
+use crate::metrics::{EngineMetrics, PoolMetrics};
 
 /// A retry costs as much as this many requests bring in: at most one request in ten is a retry, when all go wrong.
 const RETRY_COST: i64 = 10;
@@ -38,6 +39,10 @@ pub struct Options {
     pub session_header: HeaderName,
     /// Where couplet runs: engines of the same zone come first.
     pub zone: Option<String>,
+    /// What is let in.
+    pub admission: admission::Options,
+    /// How long a stream may be silent before a comment keeps its connection alive.
+    pub keep_alive_interval: Duration,
     /// How many other engines are tried for a request that none has begun to answer.
     pub max_retries: usize,
     /// How many times a reply that has begun goes on at another engine.
@@ -48,8 +53,10 @@ pub struct Options {
     pub first_token_timeout: Duration,
     /// Longest wait between two tokens.
     pub token_timeout: Duration,
-    /// Time between two health checks of an engine.
-    pub health_interval: Duration,
+    /// Longest event, or whole answer, that an engine may send, in bytes.
+    pub max_answer_bytes: usize,
+    /// When an engine counts as unwell.
+    pub health: health::Options,
 }
 
 impl Default for Options {
@@ -59,15 +66,29 @@ impl Default for Options {
             prefix: prefix::Options::default(),
             session_header: HeaderName::from_static("x-session-id"),
             zone: None,
+            admission: admission::Options::default(),
+            // Load balancers cut connections that are silent for 60 s.
+            keep_alive_interval: Duration::from_secs(15),
             max_retries: 2,
             max_resumes: 3,
             // Within a cluster: what takes longer will not come.
             connect_timeout: Duration::from_secs(5),
             first_token_timeout: Duration::from_secs(600),
             token_timeout: Duration::from_secs(120),
-            health_interval: Duration::from_secs(5),
+            // The logprobs of a long prompt are tens of MiB.
+            max_answer_bytes: 128 << 20,
+            health: health::Options::default(),
         }
     }
+}
+
+/// Who sends a request.
+#[derive(Debug, Clone, Default)]
+pub struct Caller {
+    /// What a conversation is told by.
+    pub session: Option<String>,
+    /// What rates are limited by: the API key.
+    pub key: String,
 }
 
 /// Where an engine stands in its pool.
@@ -92,9 +113,9 @@ pub struct Member {
 
 impl Member {
     /// An engine that is taken to be well until it shows otherwise.
-    pub fn new(engine: Arc<Engine>, place: Place, metrics: Arc<EngineMetrics>) -> Self {
+    pub fn new(engine: Arc<Engine>, place: Place, health: health::Options, metrics: Arc<EngineMetrics>) -> Self {
         metrics.up.set(1);
-        Self { engine, place, health: Arc::default(), metrics }
+        Self { engine, place, health: Arc::new(Health::new(health)), metrics }
     }
 
     /// The same engine, with all that is known of it, at another place.
@@ -114,11 +135,16 @@ impl Member {
     }
 
     /// As a policy sees it from `zone`.
-    fn candidate(&self, zone: Option<&str>) -> Candidate<'_> {
+    fn candidate(&self, zone: Option<&str>, now: Instant) -> Candidate<'_> {
         let load = self.metrics.outstanding_tokens.get().try_into().unwrap_or(0);
-        let mut candidate = Candidate::new(self.id(), f64::from(self.place.weight), load);
+        let mut candidate = Candidate::new(self.id(), f64::from(self.place.weight) * self.health.share(now), load);
         candidate.is_near = zone.is_none_or(|zone| self.place.zone.as_deref() == Some(zone));
         candidate
+    }
+
+    /// Whether it may be tried though it is not well.
+    fn may_recover(&self, now: Instant) -> bool {
+        !self.health.is_refused() && self.health.busy_for(now).is_none()
     }
 
     /// A reply that began elsewhere goes on here.
@@ -135,16 +161,18 @@ pub struct Pool {
     replaced: Notify,
     options: Options,
     chooser: Chooser,
+    admission: Admission,
     /// What may be spent on retries.
     budget: AtomicI64,
 }
 
 impl Pool {
     /// A pool of engines.
-    pub fn new(members: Vec<Arc<Member>>, options: Options) -> Self {
+    pub fn new(members: Vec<Arc<Member>>, options: Options, metrics: Arc<PoolMetrics>) -> Self {
         let chooser = Chooser::new(options.policy, options.prefix);
+        let admission = Admission::new(options.admission, metrics);
         let members = ArcSwap::from_pointee(members);
-        Self { members, replaced: Notify::new(), options, chooser, budget: AtomicI64::new(MOST_SAVED) }
+        Self { members, replaced: Notify::new(), options, chooser, admission, budget: AtomicI64::new(MOST_SAVED) }
     }
 
     /// How it behaves.
@@ -170,17 +198,24 @@ impl Pool {
         self.replaced.notify_one();
     }
 
+    /// Waits until there is a place for a request with a prompt of `tokens`.
+    pub async fn admit(&self, caller: &Caller, tokens: usize) -> Result<Ticket, Refusal> {
+        self.admission.enter(&caller.key, tokens).await
+    }
+
     /// Sends a request to an engine; to another where that one does not take it. What is returned goes on at another
     /// engine where the first dies.
     pub async fn generate(
         self: &Arc<Self>,
         request: GenerateRequest,
-        session: Option<&str>,
+        caller: &Caller,
+        ticket: Arc<Ticket>,
     ) -> Result<Generation, EngineError> {
         self.save_for_retries();
-        let asked = self.chooser.ask(cache_salt(&request), &request.token_ids, session);
-        let (lease, attempt) = self.open(&request, &asked, Vec::new(), self.options.max_retries).await?;
-        Ok(Generation::new(Arc::clone(self), request, asked, lease, attempt))
+        let asked = self.chooser.ask(cache_salt(&request), &request.token_ids, caller.session.as_deref());
+        let opening = self.open(&request, &asked, Vec::new(), self.options.max_retries);
+        let (lease, attempt) = ticket.in_time(opening).await??;
+        Ok(Generation::new(Arc::clone(self), request, asked, ticket, (lease, attempt)))
     }
 
     /// Tries one engine after the other, at most `retries` more than one, none of those in `tried`.
@@ -195,7 +230,7 @@ impl Pool {
         loop {
             let adapter = request.model.as_deref();
             let Some(member) = self.choose(asked, adapter, &tried) else {
-                return Err(last.unwrap_or(EngineError::NoneLeft));
+                return Err(last.unwrap_or_else(|| self.none_left()));
             };
             let lease = Lease::new(member, request.token_ids.len());
             let error = match self.attempt(&lease.member.engine, request).await {
@@ -213,13 +248,20 @@ impl Pool {
         }
     }
 
+    /// No engine may be tried; those that asked to be left alone said for how long.
+    fn none_left(&self) -> EngineError {
+        let (now, members) = (Instant::now(), self.members.load());
+        let soonest = members.iter().filter_map(|member| member.health.busy_for(now)).min();
+        EngineError::NoneLeft { retry_after: soonest.map(|time| time.as_secs_f64().ceil() as u64) }
+    }
+
     /// Sends the request. A stream answers at once or never; a whole answer comes when it comes.
     async fn attempt(&self, engine: &Arc<Engine>, request: &GenerateRequest) -> Result<Attempt, EngineError> {
         if !request.streams() {
-            return engine.generate(request).await;
+            return engine.generate(request, self.options.max_answer_bytes).await;
         }
         let patience = self.options.first_token_timeout;
-        let answer = tokio::time::timeout(patience, engine.generate(request)).await;
+        let answer = tokio::time::timeout(patience, engine.generate(request, self.options.max_answer_bytes)).await;
         answer.unwrap_or_else(|_| {
             Err(EngineError::Timeout {
                 url: engine.url().to_owned(),
@@ -243,17 +285,16 @@ impl Pool {
         self.budget.fetch_update(Ordering::Relaxed, Ordering::Relaxed, pay).is_ok()
     }
 
-    /// An engine that is well and was not tried. Where none is well, any that fits: it may have recovered, and there is
-    /// nothing to lose.
+    /// An engine that is well and was not tried. Where none is well, any that did not ask to be left alone: it may have
+    /// recovered, and there is nothing to lose.
     fn choose(&self, asked: &Asked, adapter: Option<&str>, tried: &[String]) -> Option<Arc<Member>> {
         let (now, members) = (Instant::now(), self.members.load());
         let pick = |well: bool| {
             let untried = members.iter().filter(|member| !tried.iter().any(|id| id == member.id()));
             let able = untried.filter(|member| member.serves(adapter));
-            let able =
-                able.filter(|member| if well { member.health.is_well(now) } else { !member.health.is_refused() });
+            let able = able.filter(|member| if well { member.health.is_well(now) } else { member.may_recover(now) });
             let candidates: Vec<Candidate> =
-                able.map(|member| member.candidate(self.options.zone.as_deref())).collect();
+                able.map(|member| member.candidate(self.options.zone.as_deref(), now)).collect();
             self.chooser.choose(asked, &candidates)
         };
         let chosen = pick(true).or_else(|| pick(false))?;
@@ -278,11 +319,16 @@ impl Pool {
 
     /// Asks an engine how it is, again and again; and what it is, whenever it came up: then its cache is empty.
     async fn watch_one(self: Arc<Self>, member: Arc<Member>) {
-        let interval = self.options.health_interval;
+        let interval = self.options.health.interval;
         let (mut looked, mut told) = (None, false);
         loop {
             let answered = member.engine.is_healthy(HEALTH_TIMEOUT.min(interval.max(Duration::from_secs(1)))).await;
-            if member.health.checked(answered.is_ok()) {
+            let check = match &answered {
+                Ok(()) => Check::Well,
+                Err(EngineError::Status { .. }) => Check::Unwell,
+                Err(_) => Check::Silent,
+            };
+            if member.health.checked(check, Instant::now()) {
                 member.metrics.up.set(i64::from(answered.is_ok()));
                 (looked, told) = (looked.filter(|_| answered.is_ok()), false);
             }
@@ -349,20 +395,24 @@ impl Lease {
     /// The engine answers.
     pub(super) fn succeeded(&mut self) {
         if !std::mem::replace(&mut self.settled, true) {
-            self.member.health.succeeded();
+            self.member.health.succeeded(Instant::now());
         }
     }
 
     /// The request failed.
     pub(super) fn failed(mut self, error: &EngineError) {
         self.settled = true;
-        let now = Instant::now();
+        let (now, Member { health, metrics, engine, .. }) = (Instant::now(), &*self.member);
+        metrics.failed(error.kind());
         match error.busy_for() {
-            Some(seconds) => self.member.health.busy(now + Duration::from_secs(seconds).min(LONGEST_BUSY)),
-            None if error.is_engines_fault() => self.member.health.failed(now),
-            None => self.member.health.succeeded(),
+            Some(seconds) => health.busy(now + Duration::from_secs(seconds).min(LONGEST_BUSY)),
+            None if !error.is_engines_fault() => health.succeeded(now),
+            None if health.failed(now) => {
+                metrics.ejections.inc();
+                tracing::warn!(engine = engine.url(), %error, "the engine is left alone for a while");
+            }
+            None => {}
         }
-        self.member.metrics.failures.inc();
     }
 }
 

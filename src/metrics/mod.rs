@@ -11,8 +11,8 @@ use std::time::Duration;
 use prometheus::{HistogramOpts, HistogramVec, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry, TextEncoder};
 
 use lifecycle::LifecycleMetrics;
-use pool::EngineFamilies;
-pub use pool::EngineMetrics;
+use pool::{EngineFamilies, PoolFamilies};
+pub use pool::{EngineMetrics, PoolMetrics};
 
 /// Seconds: from a health check to the longest stream.
 const DURATION_BUCKETS: [f64; 14] =
@@ -27,6 +27,7 @@ pub struct Metrics {
     pub in_flight: IntGauge,
     fast_tokenizer: IntGaugeVec,
     engines: Arc<EngineFamilies>,
+    pools: PoolFamilies,
     /// Reloads and discoveries.
     pub lifecycle: LifecycleMetrics,
 }
@@ -57,10 +58,11 @@ impl Metrics {
         registry.register(Box::new(in_flight.clone()))?;
         registry.register(Box::new(fast_tokenizer.clone()))?;
         let engines = EngineFamilies::register(&registry)?;
+        let pools = PoolFamilies::register(&registry)?;
         let lifecycle = LifecycleMetrics::register(&registry)?;
         #[cfg(target_os = "linux")]
         registry.register(Box::new(prometheus::process_collector::ProcessCollector::for_self()))?;
-        Ok(Self { registry, requests, duration, in_flight, fast_tokenizer, engines, lifecycle })
+        Ok(Self { registry, requests, duration, in_flight, fast_tokenizer, engines, pools, lifecycle })
     }
 
     /// Counts a request whose answer has ended.
@@ -78,6 +80,11 @@ impl Metrics {
     /// The metrics of the engine at a URL.
     pub fn engine(&self, url: &str) -> Arc<EngineMetrics> {
         self.engines.engine(url)
+    }
+
+    /// The metrics of the pool of a model.
+    pub fn pool(&self, model: &str) -> Arc<PoolMetrics> {
+        self.pools.pool(model)
     }
 
     /// All metrics in Prometheus' text format.

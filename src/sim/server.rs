@@ -140,6 +140,7 @@ async fn handle(request: Request<Incoming>, engine: Arc<Engine>) -> io::Result<R
         "/load" => Ok(answer::json(200, &json!({"server_load": engine.load()}))),
         "/metrics" => Ok(answer::typed(200, "text/plain; version=1.0.0; charset=utf-8", engine.metrics())),
         "/openapi.json" => Ok(openapi(&engine)),
+        "/health" => Ok(answer::empty(engine.options.faults.health_status.unwrap_or(200))),
         _ => Ok(answer::empty(200)),
     }
 }
@@ -177,9 +178,13 @@ async fn generate(request: Request<Incoming>, engine: &Arc<Engine>) -> io::Resul
     if let Err(refusal) = job.admit() {
         return Ok(if job.stream { answer::error_in_stream(&refusal) } else { answer::error(&refusal) });
     }
-    let stream = job.stream;
+    let (stream, wrong_type) = (job.stream, job.faults.wrong_type);
     let generation = Generation::new(job, engine);
-    if stream { Ok(answer::streamed(generation)) } else { answer::whole(generation).await }
+    let mut response = if stream { answer::streamed(generation) } else { answer::whole(generation).await? };
+    if wrong_type {
+        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/html"));
+    }
+    Ok(response)
 }
 
 fn is_json(request: &Request<Incoming>) -> bool {
