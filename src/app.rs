@@ -1,20 +1,25 @@
-//! Wires the parts: loads the models, learns what the engines are, serves until told to stop.
+//! Wires the parts: loads the models, learns what the engines are, serves until told to stop, and takes over other
+//! settings meanwhile.
 
+mod reload;
+mod roster;
+mod running;
+
+use std::convert::Infallible;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::net::TcpListener;
 
 use crate::config::{ConfigError, ModelSettings, Settings};
-use crate::endpoints::derender::Known;
-use crate::endpoints::{self, Context, Heavy, Served};
-use crate::engine::client::http_client;
-use crate::engine::pool::Member;
-use crate::engine::{Engine, Pool};
+use crate::endpoints::live::Live;
+use crate::endpoints::{self, Context, Heavy};
 use crate::metrics::Metrics;
-use crate::model::tokenizer::Path;
-use crate::model::{LoadError, Model};
-use crate::parsers::{Dialect, DialectError};
-use crate::server;
+use crate::model::LoadError;
+use crate::parsers::DialectError;
+use crate::server::{self, Drain};
+pub use reload::Source;
+use running::{Running, Watch};
 
 /// Why couplet does not start. The text says what to do.
 #[derive(Debug, thiserror::Error)]
@@ -42,93 +47,151 @@ pub enum StartError {
     /// The metrics cannot be registered.
     #[error("the metrics cannot be set up: {0}")]
     Metrics(#[from] prometheus::Error),
+    /// DNS cannot be asked.
+    #[error("DNS cannot be asked: {0}")]
+    Dns(String),
+    /// Loading a model panicked.
+    #[error("loading panicked; this is a defect of couplet")]
+    Panicked,
     /// The HTTP client for engines cannot be built.
     #[error("the HTTP client cannot be set up: {0}")]
     Client(#[from] reqwest::Error),
 }
 
+/// How couplet is told to stop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stop {
+    /// By whoever runs it among others: load balancers have to see it first.
+    Terminate,
+    /// By a person at a terminal.
+    Interrupt,
+}
+
 /// couplet, loaded and ready to listen.
 pub struct App {
-    context: Arc<Context>,
-    address: String,
+    live: Arc<Live>,
+    running: Vec<Running>,
+    /// What watches over the engines, while it serves.
+    watches: Vec<Watch>,
+    settings: Settings,
+    source: Option<Source>,
 }
 
 impl App {
     /// Loads the models. Blocks.
     pub fn load(settings: Settings) -> Result<Self, StartError> {
-        let http = http_client()?;
-        let metrics = Metrics::new()?;
-        let load = |model| load_model(model, &http, &metrics);
-        let models = settings.models.into_iter().map(load).collect::<Result<_, StartError>>()?;
+        let metrics = Arc::new(Metrics::new()?);
+        let load = |model: &ModelSettings| Running::load(model.clone(), &metrics, None);
+        let running: Vec<Running> = settings.models.iter().map(load).collect::<Result<_, StartError>>()?;
+        metrics.lifecycle.config_holds();
         let context = Context {
-            models,
-            settings: endpoints::Settings { api_keys: settings.api_keys, max_body_bytes: settings.max_body_bytes },
+            models: running.iter().map(|running| Arc::clone(&running.served)).collect(),
+            settings: endpoint_settings(&settings),
             metrics,
-            known: Known::default(),
-            heavy: Heavy::new(std::thread::available_parallelism().map_or(1, usize::from)),
+            known: Arc::default(),
+            heavy: Arc::new(Heavy::new(std::thread::available_parallelism().map_or(1, usize::from))),
         };
-        Ok(Self { context: Arc::new(context), address: format!("{}:{}", settings.host, settings.port) })
+        Ok(Self { live: Arc::new(Live::new(context)), running, watches: Vec::new(), settings, source: None })
     }
 
-    /// What every request can reach.
+    /// While it serves, changes of what this gives are followed.
+    pub fn reloading_from(self, source: Source) -> Self {
+        Self { source: Some(source), ..self }
+    }
+
+    /// What requests that begin now can reach.
     pub fn context(&self) -> Arc<Context> {
-        Arc::clone(&self.context)
+        self.live.context()
     }
 
     /// Opens the port.
     pub async fn listen(&self) -> Result<TcpListener, StartError> {
-        let listen = TcpListener::bind(&self.address).await;
-        listen.map_err(|cause| StartError::Listen { address: self.address.clone(), cause })
+        let address = format!("{}:{}", self.settings.host, self.settings.port);
+        let listen = TcpListener::bind(&address).await;
+        listen.map_err(|cause| StartError::Listen { address, cause })
+    }
+
+    /// Looks for engines and asks each what it is, once. Tells what DNS does not answer.
+    pub async fn look(&self) -> Vec<String> {
+        let mut unanswered = Vec::new();
+        for roster in self.running.iter().filter_map(|running| running.roster.as_ref()) {
+            roster.take_seats().await;
+            unanswered.extend(roster.discover().await.err());
+        }
+        unanswered
     }
 
     /// Serves until `stop` is done.
-    pub async fn serve(self, listener: TcpListener, stop: impl Future<Output = ()>) {
-        let pools = self.context.models.iter().filter_map(|served| served.pool.clone());
-        let watches: Vec<_> = pools.map(|pool| tokio::spawn(pool.watch())).collect();
-        server::serve(listener, self.context, stop).await;
-        watches.iter().for_each(tokio::task::JoinHandle::abort);
+    pub async fn serve(mut self, listener: TcpListener, stop: impl Future<Output = Stop>) {
+        self.watches = watch(&self.running).await;
+        let live = Arc::clone(&self.live);
+        let stop = async {
+            let stop = stop.await;
+            let settings = &live.context().settings;
+            let grace = if stop == Stop::Terminate { settings.drain_grace } else { Duration::ZERO };
+            Drain { grace, timeout: settings.drain_timeout }
+        };
+        tokio::select! {
+            () = server::serve(listener, Arc::clone(&live), stop) => {}
+            never = self.follow() => match never {}
+        }
+    }
+
+    async fn follow(&mut self) -> Infallible {
+        match self.source.take() {
+            Some(source) => reload::follow(self, source).await,
+            None => std::future::pending().await,
+        }
+    }
+
+    fn metrics(&self) -> Arc<Metrics> {
+        Arc::clone(&self.live.context().metrics)
+    }
+
+    /// Serves by other settings: requests that have begun keep what they began with. On failure nothing changes.
+    async fn reload(&mut self, settings: Settings) -> Result<(), StartError> {
+        let running = self.load_anew(&settings).await?;
+        let context = self.live.context();
+        self.watches.clear();
+        self.watches = watch(&running).await;
+        self.live.replace(Context {
+            models: running.iter().map(|running| Arc::clone(&running.served)).collect(),
+            settings: endpoint_settings(&settings),
+            metrics: Arc::clone(&context.metrics),
+            known: Arc::clone(&context.known),
+            heavy: Arc::clone(&context.heavy),
+        });
+        if (&settings.host, settings.port) != (&self.settings.host, self.settings.port) {
+            tracing::warn!("host and port are taken over when couplet starts; it goes on listening where it does");
+        }
+        (self.running, self.settings) = (running, settings);
+        context.metrics.lifecycle.config_holds();
+        tracing::info!(models = self.running.len(), "the new configuration holds");
+        Ok(())
+    }
+
+    /// Loads what is new in the settings.
+    async fn load_anew(&self, settings: &Settings) -> Result<Vec<Running>, StartError> {
+        let (running, models, metrics) = (self.running.clone(), settings.models.clone(), self.metrics());
+        let load = move || {
+            let before = running::predecessors(&running, &models);
+            let load = |(model, before)| Running::load(model, &metrics, before);
+            let loaded = models.iter().cloned().zip(before).map(load).collect();
+                loaded
+        };
+        tokio::task::spawn_blocking(load).await.unwrap_or(Err(StartError::Panicked))
     }
 }
 
-fn load_model(settings: ModelSettings, http: &reqwest::Client, metrics: &Metrics) -> Result<Served, StartError> {
-    let mut model = Model::load(settings.load)?;
-    if [&model.options().tool_parser, &model.options().reasoning_parser]
-        .iter()
-        .any(|name| name.as_deref() == Some("auto"))
-    {
-        for choice in model.choose_parsers().into_iter().flatten() {
-            tracing::info!(parser = choice.name, why = choice.why, "parser that fits the model");
-        }
+async fn watch(running: &[Running]) -> Vec<Watch> {
+    futures_util::future::join_all(running.iter().map(Running::watch)).await.into_iter().flatten().collect()
+}
+
+fn endpoint_settings(settings: &Settings) -> endpoints::Settings {
+    endpoints::Settings {
+        api_keys: settings.api_keys.clone(),
+        max_body_bytes: settings.max_body_bytes,
+        drain_grace: settings.drain_grace,
+        drain_timeout: settings.drain_timeout,
     }
-    let options = model.options();
-    let dialect = Dialect::new(
-        options.tool_parser.as_deref(),
-        options.reasoning_parser.as_deref(),
-        &model.parser_vocabulary(),
-        &model.config().model_type,
-        options.enable_auto_tool_choice,
-    )?;
-    let path = model.encoder().path();
-    metrics.fast_tokenizer(&model.names()[0], matches!(path, Path::Fast { .. }));
-    match path {
-        Path::Fast { probes } => tracing::info!(probes, "fast tokenizer: the same ids as the exact one"),
-        Path::Exact { reason } => tracing::warn!(%reason, "exact tokenizer: slower"),
-    }
-    tracing::info!(
-        model = %model.names()[0],
-        tool_call_parser = options.tool_parser.as_deref().unwrap_or("none"),
-        reasoning_parser = options.reasoning_parser.as_deref().unwrap_or("none"),
-        max_model_len = model.max_model_len(),
-        "model loaded"
-    );
-    let members: Vec<Member> = settings
-        .engines
-        .iter()
-        .map(|engine| {
-            let metrics = metrics.engine(&engine.url);
-            Member::new(Arc::new(Engine::new(&engine.url, http.clone())), engine.weight, metrics)
-        })
-        .collect();
-    let pool = (!members.is_empty()).then(|| Arc::new(Pool::new(members, settings.pool)));
-    Ok(Served { dialect: dialect.map(Arc::new), model, pool })
 }

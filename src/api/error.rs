@@ -114,6 +114,11 @@ impl ApiError {
         Self::openai(413, "RequestEntityTooLarge", message, None)
     }
 
+    /// 429: this client asks for too much; others may not.
+    pub fn too_many_requests(message: impl Into<String>) -> Self {
+        Self::openai(429, "RateLimitError", message, None)
+    }
+
     /// 500: our own fault.
     pub fn internal(message: impl Into<String>) -> Self {
         Self::openai(500, "InternalServerError", message, None)

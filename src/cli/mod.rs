@@ -8,10 +8,11 @@ use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use futures_util::FutureExt;
 use tokio::runtime::Runtime;
 use tracing_subscriber::EnvFilter;
 
-use crate::app::StartError;
+use crate::app::{StartError, Stop};
 use crate::demo::DemoError;
 
 /// An OpenAI server beside a tokens-only engine: text in front, token ids behind.
@@ -72,7 +73,7 @@ fn sim(options: crate::sim::Options) -> Result<(), StartError> {
     runtime()?.block_on(async {
         let address = format!("{}:{}", options.host, options.port);
         let listen = |cause| StartError::Listen { address, cause };
-        crate::sim::serve(options, stop_signal()).await.map_err(listen)
+        crate::sim::serve(options, stop_signal().map(|_| ())).await.map_err(listen)
     })
 }
 
@@ -96,7 +97,7 @@ fn init_logging(default: &str) {
 }
 
 /// Ends at the first SIGINT or SIGTERM.
-async fn stop_signal() {
+async fn stop_signal() -> Stop {
     let interrupt = async {
         if tokio::signal::ctrl_c().await.is_err() {
             std::future::pending::<()>().await;
@@ -114,7 +115,7 @@ async fn stop_signal() {
     #[cfg(not(unix))]
     let terminate = std::future::pending::<()>();
     tokio::select! {
-        () = interrupt => {},
-        () = terminate => {},
+        () = interrupt => Stop::Interrupt,
+        () = terminate => Stop::Terminate,
     }
 }

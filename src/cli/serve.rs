@@ -1,13 +1,14 @@
 //! Flags of `couplet serve`. Each has an environment variable and a key in the YAML file.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use clap::Args;
 use serde_json::{Map, Value};
 
 use crate::app::{App, StartError};
-use crate::config::file::{EngineFile, File, ModelFile};
-use crate::config::{ConfigError, Settings};
+use crate::config::file::{EngineFile, ModelFile};
+use crate::config::{ConfigError, Draft, Problems, Settings};
 
 /// Flags that exist in vLLM have vLLM's name and meaning.
 #[derive(Debug, Clone, Default, Args)]
@@ -86,49 +87,54 @@ pub struct ServeArgs {
 impl ServeArgs {
     /// Merges flags and environment over the file, and checks the result.
     pub fn settings(self) -> Result<Settings, ConfigError> {
-        let mut file = self.config.as_deref().map(File::read).transpose()?.unwrap_or_default();
-        self.lay_over(&mut file);
-        file.check()
+        let mut draft = self.config.as_deref().map(Draft::read).transpose()?.unwrap_or_default();
+        self.lay_over(&mut draft);
+        draft.check()
     }
 
-    fn lay_over(self, file: &mut File) {
-        set(&mut file.host, self.host);
-        set(&mut file.port, self.port);
-        set(&mut file.max_body_bytes, self.max_body_bytes);
-        set_list(&mut file.api_key, self.api_key);
+    fn lay_over(self, Draft { file, problems }: &mut Draft) {
+        let mut over = Over(problems);
+        lay_over!(over, "", file, self: host port max_body_bytes);
+        over.set_list("api_key", &mut file.api_key, self.api_key);
         if file.models.is_empty() {
             file.models.push(ModelFile::default());
         }
         let model = &mut file.models[0];
-        set(&mut model.model, self.model.or(self.model_tag));
-        set(&mut model.revision, self.revision);
-        set_list(&mut model.served_model_name, self.served_model_name);
-        set_list(&mut model.engines, self.engine.into_iter().map(|url| EngineFile { url, weight: None }).collect());
-        set(&mut model.tool_call_parser, self.tool_call_parser);
-        set(&mut model.reasoning_parser, self.reasoning_parser);
-        set(&mut model.enable_auto_tool_choice, self.enable_auto_tool_choice);
-        set(&mut model.chat_template, self.chat_template);
-        set(&mut model.chat_template_content_format, self.chat_template_content_format);
-        set(&mut model.trust_request_chat_template, self.trust_request_chat_template);
-        set(&mut model.default_chat_template_kwargs, self.default_chat_template_kwargs);
-        set(&mut model.max_model_len, self.max_model_len);
-        set(&mut model.max_logprobs, self.max_logprobs);
-        set(&mut model.generation_config, self.generation_config);
-        set(&mut model.override_generation_config, self.override_generation_config);
-        set(&mut model.exclude_tools_when_tool_choice_none, self.exclude_tools_when_tool_choice_none);
-        set(&mut model.escape_special_tokens, self.escape_special_tokens);
+        over.set("models[0].model", &mut model.model, self.model.or(self.model_tag));
+        over.set_list("models[0].served_model_name", &mut model.served_model_name, self.served_model_name);
+        let engines = self.engine.into_iter().map(|url| EngineFile { url, ..EngineFile::default() });
+        over.set_list("models[0].engines", &mut model.engines, engines.collect());
+        lay_over!(over, "models[0].", model, self: revision tool_call_parser reasoning_parser enable_auto_tool_choice
+            chat_template chat_template_content_format trust_request_chat_template default_chat_template_kwargs
+            max_model_len max_logprobs generation_config override_generation_config
+            exclude_tools_when_tool_choice_none escape_special_tokens);
     }
 }
 
-fn set<T>(into: &mut Option<T>, value: Option<T>) {
-    if value.is_some() {
-        *into = value;
-    }
+/// Lays the flags of these names over the keys of the same names.
+macro_rules! lay_over {
+    ($over:ident, $path:literal, $into:ident, $flags:ident: $($name:ident)*) => {$(
+        $over.set(concat!($path, stringify!($name)), &mut $into.$name, $flags.$name);
+    )*};
 }
+use lay_over;
 
-fn set_list<T>(into: &mut Vec<T>, values: Vec<T>) {
-    if !values.is_empty() {
-        *into = values;
+/// Lays what flags give over what the file gives.
+struct Over<'a>(&'a mut Problems);
+
+impl Over<'_> {
+    fn set<T>(&mut self, key: &str, into: &mut Option<T>, value: Option<T>) {
+        if value.is_some() {
+            *into = value;
+            self.0.overlaid(key);
+        }
+    }
+
+    fn set_list<T>(&mut self, key: &str, into: &mut Vec<T>, values: Vec<T>) {
+        if !values.is_empty() {
+            *into = values;
+            self.0.overlaid(key);
+        }
     }
 }
 
@@ -142,7 +148,7 @@ fn json_object(text: &str) -> Result<Map<String, Value>, String> {
 
 /// Serves until a signal says stop.
 pub fn run(args: ServeArgs) -> Result<(), StartError> {
-    let app = App::load(args.settings()?)?;
+    let app = App::load(args.clone().settings()?)?.reloading_from(Arc::new(move || args.clone().settings()));
     super::runtime()?.block_on(async {
         let listener = app.listen().await?;
         if let Ok(address) = listener.local_addr() {

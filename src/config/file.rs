@@ -1,29 +1,37 @@
-//! The YAML file as written. Every key is optional; unknown keys are refused.
+//! The YAML file as written. Every key is optional; unknown keys are refused. Times are in seconds.
+
+use std::collections::BTreeMap;
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use crate::engine::policy::Policy;
+use super::pool::PoolFile;
 
 /// The whole file.
 #[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default, deny_unknown_fields, expecting = "the keys of a configuration")]
 pub struct File {
     /// Address to listen on.
     pub host: Option<String>,
     /// Port to listen on.
     pub port: Option<u16>,
-    /// Keys that clients have to present.
+    /// Keys that clients have to present, or `file:PATH` of one.
     pub api_key: Vec<String>,
     /// Longest request body, in bytes.
     pub max_body_bytes: Option<usize>,
+    /// After a signal to stop: how long requests are still taken, so that load balancers see that readiness is off.
+    pub drain_grace: Option<f64>,
+    /// After that: how long streams may go on.
+    pub drain_timeout: Option<f64>,
+    /// How often the file is looked at; 0: only on SIGHUP.
+    pub reload_interval: Option<f64>,
     /// Models to serve. Flags and environment variables speak of the first.
     pub models: Vec<ModelFile>,
 }
 
 /// One model.
 #[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[serde(default, deny_unknown_fields, expecting = "the keys of a model")]
 pub struct ModelFile {
     /// A directory or a hub id.
     pub model: Option<String>,
@@ -33,6 +41,8 @@ pub struct ModelFile {
     pub served_model_name: Vec<String>,
     /// The engines that run it.
     pub engines: Vec<EngineFile>,
+    /// Engines that DNS tells of, beside those.
+    pub discovery: Option<DiscoveryFile>,
     /// How requests are shared out among them.
     pub pool: PoolFile,
     /// A tool parser's name, `auto` or `none`.
@@ -64,30 +74,39 @@ pub struct ModelFile {
 }
 
 /// One engine.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default, deny_unknown_fields, expecting = "the keys of an engine")]
 pub struct EngineFile {
     /// Base URL, such as `http://127.0.0.1:8000`.
     pub url: String,
     /// Its share of the requests, compared with the other engines'.
-    #[serde(default)]
     pub weight: Option<u32>,
+    /// Where it runs; a pool prefers engines of its own zone.
+    pub zone: Option<String>,
+    /// What it calls the model, where that is neither a served name nor the model's path.
+    pub model: Option<String>,
+    /// The key that it wants, or `file:PATH` of it.
+    pub api_key: Option<String>,
+    /// Further headers for it; a value may be `file:PATH`.
+    pub headers: BTreeMap<String, String>,
 }
 
-/// How a pool of engines behaves. Times are in seconds.
+/// Engines that DNS tells of.
 #[derive(Debug, Clone, Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct PoolFile {
-    /// `round_robin`, `random`, `least_loaded` or `power_of_two`.
-    pub policy: Option<Policy>,
-    /// How many other engines are tried before the first token.
-    pub max_retries: Option<usize>,
-    /// How many times a reply goes on at another engine.
-    pub max_resumes: Option<usize>,
-    /// Longest wait for the first token.
-    pub first_token_timeout: Option<f64>,
-    /// Longest wait between two tokens.
-    pub token_timeout: Option<f64>,
-    /// Time between two health checks.
-    pub health_interval: Option<f64>,
+#[serde(default, deny_unknown_fields, expecting = "the keys of a discovery")]
+pub struct DiscoveryFile {
+    /// `NAME:PORT`: an engine per address of the name.
+    pub dns: Option<String>,
+    /// A name with SRV records: an engine per address of each target, at the record's port, with its weight.
+    pub srv: Option<String>,
+    /// How often DNS is asked.
+    pub interval: Option<f64>,
+    /// `ADDRESS:PORT` of the DNS server to ask, instead of the system's.
+    pub server: Option<String>,
+    /// What the engines call the model.
+    pub model: Option<String>,
+    /// The key that they want, or `file:PATH` of it.
+    pub api_key: Option<String>,
+    /// Further headers for them.
+    pub headers: BTreeMap<String, String>,
 }

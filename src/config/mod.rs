@@ -1,27 +1,34 @@
 //! Settings: the YAML file, environment variables and flags, merged and checked.
 //!
-//! In: [`file::File`] from YAML, over which the command line lays flags and environment. Out: [`Settings`].
-//! A flag wins over an environment variable, which wins over the file.
+//! In: [`file::File`] from YAML, over which the command line lays flags and environment. Out: [`Settings`], or everything
+//! that is wrong, each with its line, key path and what was expected. A flag wins over an environment variable, which wins
+//! over the file.
+//!
+//! ```text
+//! YAML ─▶ tree with lines ─▶ ${VARIABLES} ─▶ Draft ─▶ flags laid over ─▶ checked ─▶ Settings
+//!              └───────────────┴─ problems ────┴─────────────────────────────┘
+//! ```
 
+mod check;
+mod expand;
 pub mod file;
+pub mod pool;
+mod problem;
+mod read;
+mod tree;
 
 use std::path::Path;
 use std::time::Duration;
 
-use file::{EngineFile, File, ModelFile, PoolFile};
+use file::File;
+pub use problem::{ConfigError, Problem, Problems};
 
-use crate::engine::pool;
+use crate::engine::dns::Question;
+use crate::engine::pool::{Options, Place};
 use crate::model::LoadOptions;
-use crate::model::template::ContentFormat;
-
-/// What vLLM listens on too.
-const DEFAULT_HOST: &str = "0.0.0.0";
-const DEFAULT_PORT: u16 = 8000;
-/// Long prompts are a few MiB of JSON; what is larger is an accident or an attack.
-const DEFAULT_MAX_BODY_BYTES: usize = 32 << 20;
 
 /// Settings, complete and checked.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Settings {
     /// Address to listen on.
     pub host: String,
@@ -31,19 +38,27 @@ pub struct Settings {
     pub api_keys: Vec<String>,
     /// Longest request body, in bytes.
     pub max_body_bytes: usize,
+    /// After a signal to stop: how long requests are still taken.
+    pub drain_grace: Duration,
+    /// After that: how long streams may go on.
+    pub drain_timeout: Duration,
+    /// How often the file is looked at; `None`: only on SIGHUP.
+    pub reload_interval: Option<Duration>,
     /// Models to serve, at least one.
     pub models: Vec<ModelSettings>,
 }
 
 /// Settings of one model.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct ModelSettings {
     /// How it is loaded. The parsers in it are as written: a name, `auto`, or `None` for none.
     pub load: LoadOptions,
     /// Its engines.
     pub engines: Vec<EngineSettings>,
+    /// Where to look for more.
+    pub discovery: Option<DiscoverySettings>,
     /// How requests are shared out among them.
-    pub pool: pool::Options,
+    pub pool: Options,
 }
 
 /// Settings of one engine.
@@ -51,132 +66,91 @@ pub struct ModelSettings {
 pub struct EngineSettings {
     /// Base URL.
     pub url: String,
-    /// Its share, compared with the others'.
-    pub weight: u32,
+    /// Where it stands in its pool.
+    pub place: Place,
+    /// How it is spoken to.
+    pub access: Access,
 }
 
-/// Everything that is wrong with the settings, one line each.
-#[derive(Debug, Clone, thiserror::Error)]
-#[error("{}", problems.join("\n"))]
-pub struct ConfigError {
-    /// The problems: key, value, what to do.
-    pub problems: Vec<String>,
+/// How engines are spoken to.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Access {
+    /// What they call the model, where that is neither a served name nor the model's path.
+    pub model: Option<String>,
+    /// Headers of every request to them, the key among them.
+    pub headers: http::HeaderMap,
+}
+
+/// Engines that DNS tells of.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DiscoverySettings {
+    /// What to ask for.
+    pub question: Question,
+    /// How often.
+    pub interval: Duration,
+    /// Whom, instead of the system's DNS servers.
+    pub server: Option<std::net::SocketAddr>,
+    /// How the engines that are found are spoken to.
+    pub access: Access,
+}
+
+/// What the file gives, and what is wrong with it so far.
+#[derive(Debug, Clone, Default)]
+pub struct Draft {
+    /// All that could be read.
+    pub file: File,
+    /// Where it is written, and what could not be read.
+    pub problems: Problems,
+}
+
+impl Draft {
+    /// Reads a YAML file. Only what is no YAML at all fails here.
+    pub fn read(path: &Path) -> Result<Self, ConfigError> {
+        Self::read_with(path, &|name| std::env::var(name).ok())
+    }
+
+    /// Reads a YAML file with variables of its own.
+    pub fn read_with(path: &Path, variable: &dyn Fn(&str) -> Option<String>) -> Result<Self, ConfigError> {
+        let fails = |line, said: String| {
+            let mut problems = Problems::of_file(path);
+            problems.unreadable("", line, said);
+            problems
+        };
+        let yaml = match std::fs::read_to_string(path) {
+            Ok(yaml) => yaml,
+            Err(error) => return Err(fails(0, format!("cannot be read: {error}")).into_error()),
+        };
+        let mut tree = match tree::Node::parse(&yaml) {
+            Ok(tree) => tree,
+            Err((line, said)) => return Err(fails(line, format!("is not YAML: {said}")).into_error()),
+        };
+        let mut problems = Problems::of_file(path);
+        tree.note_lines("", &mut problems);
+        expand::expand(&mut tree, variable, &mut problems);
+        let file = read::read(&mut tree, &mut problems);
+        Ok(Self { file, problems })
+    }
+
+    /// The key paths that the file gives.
+    pub fn keys(&self) -> impl Iterator<Item = &str> {
+        self.problems.keys()
+    }
+
+    /// Fills in defaults and checks everything.
+    pub fn check(mut self) -> Result<Settings, ConfigError> {
+        let settings = check::settings(self.file, &mut self.problems);
+        self.problems.into_result().map(|()| settings)
+    }
 }
 
 impl File {
     /// Reads a YAML file.
-    pub fn read(path: &Path) -> Result<Self, ConfigError> {
-        let problem = |reason: String| ConfigError { problems: vec![format!("{}: {reason}", path.display())] };
-        let text = std::fs::read_to_string(path).map_err(|error| problem(format!("cannot be read: {error}")))?;
-        serde_saphyr::from_str(&text).map_err(|error| problem(error.to_string()))
+    pub fn read(path: &Path) -> Result<Draft, ConfigError> {
+        Draft::read(path)
     }
 
     /// Fills in defaults and checks everything.
     pub fn check(self) -> Result<Settings, ConfigError> {
-        let mut problems = Vec::new();
-        if self.models.is_empty() {
-            problems
-                .push("models: none is given; name one with --model, COUPLET_MODEL or models: in the file".to_owned());
-        }
-        if self.api_key.iter().any(String::is_empty) {
-            problems.push("api_key: an empty key would let everybody in; remove it or give one".to_owned());
-        }
-        let models: Vec<ModelSettings> = self
-            .models
-            .into_iter()
-            .enumerate()
-            .filter_map(|(at, model)| check_model(at, model, &mut problems))
-            .collect();
-        if !problems.is_empty() {
-            return Err(ConfigError { problems });
-        }
-        Ok(Settings {
-            host: self.host.unwrap_or_else(|| DEFAULT_HOST.to_owned()),
-            port: self.port.unwrap_or(DEFAULT_PORT),
-            api_keys: self.api_key,
-            max_body_bytes: self.max_body_bytes.unwrap_or(DEFAULT_MAX_BODY_BYTES),
-            models,
-        })
-    }
-}
-
-fn check_model(at: usize, file: ModelFile, problems: &mut Vec<String>) -> Option<ModelSettings> {
-    let Some(model) = file.model.filter(|model| !model.is_empty()) else {
-        problems.push(format!("models[{at}].model: missing; give a directory or a hub id (--model)"));
-        return None;
-    };
-    let mut load = LoadOptions::new(model);
-    load.revision = file.revision;
-    load.served_model_names = file.served_model_name;
-    load.chat_template = file.chat_template;
-    load.trust_request_chat_template = file.trust_request_chat_template.unwrap_or(false);
-    load.default_chat_template_kwargs = file.default_chat_template_kwargs.unwrap_or_default();
-    load.max_model_len = file.max_model_len;
-    load.tool_parser = parser(file.tool_call_parser);
-    load.reasoning_parser = parser(file.reasoning_parser);
-    load.enable_auto_tool_choice = file.enable_auto_tool_choice.unwrap_or(false);
-    load.override_generation_config = file.override_generation_config.unwrap_or_default();
-    load.exclude_tools_when_tool_choice_none = file.exclude_tools_when_tool_choice_none.unwrap_or(false);
-    load.escape_special_tokens = file.escape_special_tokens.unwrap_or(false);
-    if let Some(max) = file.max_logprobs {
-        load.max_logprobs = max;
-    }
-    if let Some(config) = file.generation_config {
-        load.generation_config = config;
-    }
-    match file.chat_template_content_format.as_deref() {
-        None | Some("auto") => {}
-        Some("string") => load.content_format = ContentFormat::String,
-        Some("openai") => load.content_format = ContentFormat::Openai,
-        Some(other) => problems
-            .push(format!("models[{at}].chat_template_content_format: {other:?} is not one of auto, string, openai")),
-    }
-    let pool = check_pool(at, &file.pool, problems);
-    let engines = file.engines.into_iter().map(|engine| check_engine(at, engine, problems)).collect();
-    Some(ModelSettings { load, engines, pool })
-}
-
-fn check_engine(at: usize, file: EngineFile, problems: &mut Vec<String>) -> EngineSettings {
-    if let Err(reason) = check_url(&file.url) {
-        problems.push(format!("models[{at}].engines: {:?} {reason}", file.url));
-    }
-    let weight = file.weight.unwrap_or(1);
-    if weight == 0 {
-        problems
-            .push(format!("models[{at}].engines: weight 0 of {:?} would never get a request; leave it out", file.url));
-    }
-    EngineSettings { url: file.url, weight }
-}
-
-fn check_pool(at: usize, file: &PoolFile, problems: &mut Vec<String>) -> pool::Options {
-    let defaults = pool::Options::default();
-    let mut seconds = |key: &str, given: Option<f64>, default: Duration| {
-        let Some(given) = given else { return default };
-        let valid = Duration::try_from_secs_f64(given).ok().filter(|time| !time.is_zero());
-        valid.unwrap_or_else(|| {
-            problems.push(format!("models[{at}].pool.{key}: {given} is no time; give seconds above 0, such as 2.5"));
-            default
-        })
-    };
-    pool::Options {
-        policy: file.policy.unwrap_or_default(),
-        max_retries: file.max_retries.unwrap_or(defaults.max_retries),
-        max_resumes: file.max_resumes.unwrap_or(defaults.max_resumes),
-        first_token_timeout: seconds("first_token_timeout", file.first_token_timeout, defaults.first_token_timeout),
-        token_timeout: seconds("token_timeout", file.token_timeout, defaults.token_timeout),
-        health_interval: seconds("health_interval", file.health_interval, defaults.health_interval),
-    }
-}
-
-/// `none` is no parser.
-fn parser(name: Option<String>) -> Option<String> {
-    name.filter(|name| !name.is_empty() && name != "none")
-}
-
-fn check_url(url: &str) -> Result<(), String> {
-    let parsed: http::Uri = url.parse().map_err(|error| format!("is no URL ({error}); write http://HOST:PORT"))?;
-    match (parsed.scheme_str(), parsed.host()) {
-        (Some("http" | "https"), Some(_)) => Ok(()),
-        _ => Err("is no base URL of an engine; write http://HOST:PORT".to_owned()),
+        Draft { file: self, problems: Problems::default() }.check()
     }
 }

@@ -16,7 +16,7 @@ use std::time::Duration;
 use clap::Args;
 use tokio::runtime::Runtime;
 
-use crate::app::{App, StartError};
+use crate::app::{App, StartError, Stop};
 use crate::config::file::{EngineFile, File, ModelFile};
 use crate::sim::{self, Sim};
 use model::Model;
@@ -59,7 +59,7 @@ const ITL: Duration = Duration::from_millis(30);
 ///
 /// # Errors
 /// The servers do not start, or the chat does not go through.
-pub fn run(runtime: &Runtime, options: &Options, stop: impl Future<Output = ()>) -> Result<(), DemoError> {
+pub fn run(runtime: &Runtime, options: &Options, stop: impl Future<Output = Stop>) -> Result<(), DemoError> {
     let model = Model::write()?;
     let engine = runtime.block_on(Sim::bind(engine_options()))?;
     let app = App::load(couplet_settings(&model, &engine, options.port).check().map_err(StartError::from)?)?;
@@ -103,7 +103,7 @@ fn couplet_settings(model: &Model, engine: &Sim, port: u16) -> File {
     let tiny = ModelFile {
         model: Some(model.dir().display().to_string()),
         served_model_name: vec![model::NAME.to_owned()],
-        engines: vec![EngineFile { url: format!("http://{}", engine.address()), weight: None }],
+        engines: vec![EngineFile { url: format!("http://{}", engine.address()), ..EngineFile::default() }],
         tool_call_parser: Some("hermes".to_owned()),
         reasoning_parser: Some("qwen3".to_owned()),
         enable_auto_tool_choice: Some(true),

@@ -1,10 +1,45 @@
-//! The routes that only tell: models, health, version, load, metrics.
+//! The routes that only tell: models, health, readiness, version, load, metrics.
+
+use std::time::Instant;
 
 use serde_json::{Value, json};
 
 use super::route::Route;
 use super::{Context, Served, coupled};
 use crate::respond::http::{self as response, Response};
+
+/// `GET /ready`: whether requests are welcome, and how every engine is. Ready while any model can be served: taking
+/// all of couplet out for one of several would take the others out too.
+pub fn ready(context: &Context, leaving: bool) -> Response {
+    let models: Vec<(bool, Value)> = context.models.iter().map(|served| readiness(served)).collect();
+    let ready = !leaving && models.iter().any(|(ready, _)| *ready);
+    let reason = leaving.then_some("couplet is stopping");
+    let models: Vec<Value> = models.into_iter().map(|(_, told)| told).collect();
+    let mut response = response::json(json!({"ready": ready, "reason": reason, "models": models}).to_string());
+    if !ready {
+        *response.status_mut() = http::StatusCode::SERVICE_UNAVAILABLE;
+    }
+    response
+}
+
+/// A model without engines serves the raw steps, for which it is always ready.
+fn readiness(served: &Served) -> (bool, Value) {
+    let Some(pool) = &served.pool else {
+        return (true, json!({"model": served.name(), "ready": true, "engines": []}));
+    };
+    let now = Instant::now();
+    let engines: Vec<(bool, Value)> = pool
+        .members()
+        .iter()
+        .map(|member| {
+            let reason = member.health().complaint(now);
+            (reason.is_none(), json!({"engine": member.id(), "ready": reason.is_none(), "reason": reason}))
+        })
+        .collect();
+    let ready = engines.iter().any(|(ready, _)| *ready);
+    let engines: Vec<Value> = engines.into_iter().map(|(_, told)| told).collect();
+    (ready, json!({"model": served.name(), "ready": ready, "engines": engines}))
+}
 
 /// Answers a request without a body.
 pub fn answer(context: &Context, route: Route) -> Response {
@@ -15,6 +50,7 @@ pub fn answer(context: &Context, route: Route) -> Response {
             // The request that asks is not load.
             response::json(json!({"server_load": (context.metrics.in_flight.get() - 1).max(0)}).to_string())
         }
+        Route::Ready => ready(context, false),
         Route::Metrics => response::text("text/plain; version=0.0.4; charset=utf-8", context.metrics.text()),
         _ => response::empty(),
     }
@@ -23,9 +59,23 @@ pub fn answer(context: &Context, route: Route) -> Response {
 /// `GET /v1/models`: an entry per served name, as vLLM writes them.
 fn models(context: &Context) -> Value {
     let created = coupled::now();
-    let entries = context.models.iter().flat_map(|served| served.model.names().iter().map(move |name| (name, served)));
-    let data: Vec<Value> = entries.map(|(name, served)| entry(name, served, created)).collect();
+    let mut data = Vec::new();
+    for served in &context.models {
+        data.extend(served.model.names().iter().map(|name| entry(name, served, created)));
+        // An adapter that has the name of a model cannot be asked for.
+        let adapters = served.adapters().into_iter().filter(|(name, _)| !context.is_model(name));
+        data.extend(adapters.map(|(name, root)| adapter(&name, root, served, created)));
+    }
     json!({"object": "list", "data": data})
+}
+
+/// A LoRA adapter.
+fn adapter(name: &str, root: Option<String>, served: &Served, created: u64) -> Value {
+    let mut entry = entry(name, served, created);
+    entry["root"] = root.into();
+    entry["parent"] = served.name().into();
+    entry["max_model_len"] = Value::Null;
+    entry
 }
 
 fn entry(name: &str, served: &Served, created: u64) -> Value {

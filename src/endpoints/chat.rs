@@ -19,6 +19,7 @@ use crate::derender::text::Finish;
 use crate::engine::{EngineError, Generation};
 use crate::parsers::{Events, Message};
 use crate::render;
+use crate::respond::body::ByteStream;
 use crate::respond::chat::{ChunkChoice, Prompt, WholeChoice, write_chunk, write_role, write_whole_choice};
 use crate::respond::envelope::Envelope;
 use crate::respond::http::{self as response, Response};
@@ -43,32 +44,38 @@ pub async fn create(context: Arc<Context>, headers: &HeaderMap, body: &Bytes) ->
     let plan = plan::chat(served, &request, text, facts, None);
     let streams = request.stream == Some(true);
     let generate = coupled::for_engine(rendered.generate, served, streams || !plan.text.stop.is_empty());
-    let generation = pool.generate(generate).await?;
     let object = if streams { "chat.completion.chunk" } else { "chat.completion" };
-    let reply = Reply {
-        envelope: Envelope::new(&id, object, coupled::now(), served.name()),
-        style: Style::chat(
+    let envelope = Envelope::new(&id, object, coupled::now(), served.called(request.model.as_deref()));
+    let counts_reasoning = served.has_reasoning_parser();
+    let caller = coupled::caller(headers, pool, request.user.as_deref());
+    let interval = pool.options().keep_alive_interval;
+    let generations = coupled::generate(Arc::clone(pool), caller, vec![generate]);
+    let reply = async move {
+        let generation = generations.await?.pop().ok_or_else(|| ApiError::internal("no engine was asked"))?;
+        let style = Style::chat(
             Some(request.top_logprobs.0),
             request.logprob_token_ids.as_ref().is_some_and(|ids| !ids.is_empty()),
             request.return_tokens_as_token_ids == Some(true),
-        ),
-        choices: (0..request.n.unwrap_or(1).max(1)).map(|_| Choice::new(&plan, &prompt)).collect(),
-        role: role(&request).to_owned(),
-        echo: echo(&request),
-        prompt_text: (request.return_prompt_text == Some(true)).then_some(rendered.prompt_text).flatten(),
-        counts_reasoning: served.has_reasoning_parser(),
-        generation,
-        plan,
-        prompt,
-        request,
+        );
+        Ok::<_, ApiError>(Reply {
+            envelope,
+            style,
+            choices: (0..request.n.unwrap_or(1).max(1)).map(|_| Choice::new(&plan, &prompt)).collect(),
+            role: role(&request).to_owned(),
+            echo: echo(&request),
+            prompt_text: (request.return_prompt_text == Some(true)).then_some(rendered.prompt_text).flatten(),
+            counts_reasoning,
+            generation,
+            plan,
+            prompt,
+            request,
+        })
     };
-    if streams {
-        Ok(response::events(Box::pin(stream::unfold(Streamed::new(reply), |mut streamed| async {
-            streamed.next().await.map(|bytes| (bytes, streamed))
-        }))))
-    } else {
-        reply.whole().await.map(response::json)
+    if !streams {
+        return reply.await?.whole().await.map(response::json);
     }
+    let opening = async move { Ok(Streamed::new(reply.await?).bytes()) };
+    coupled::stream(opening, interval).await
 }
 
 /// `assistant`, or the role of the message that is being continued.
@@ -282,6 +289,10 @@ impl Streamed {
             events: Events::default(),
             json: JsonBuffer::default(),
         }
+    }
+
+    fn bytes(self) -> ByteStream {
+        Box::pin(stream::unfold(self, |mut streamed| async { streamed.next().await.map(|bytes| (bytes, streamed)) }))
     }
 
     /// The next piece of the body: one engine chunk that says something, or the end.

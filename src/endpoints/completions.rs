@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll};
 
 use bytes::Bytes;
-use futures_util::{Stream, StreamExt, future, stream};
+use futures_util::{Stream, StreamExt, stream};
 use http::HeaderMap;
 
 use super::Context;
@@ -19,6 +19,7 @@ use crate::derender::pieces::Pieces;
 use crate::derender::prompt_logprobs::PromptLogprobs;
 use crate::derender::text::{Finish, Plan, State};
 use crate::engine::{EngineError, Generation};
+use crate::respond::body::ByteStream;
 use crate::respond::completion::{self, write_chunk, write_whole_choice};
 use crate::respond::envelope::Envelope;
 use crate::respond::http::{self as response, Response};
@@ -43,33 +44,29 @@ pub async fn create(context: Arc<Context>, headers: &HeaderMap, body: &Bytes) ->
         let ids = rendered.generate.token_ids.clone();
         let text = rendered.prompt_text.unwrap_or_else(|| plan.vocabulary.decode_ids(&ids));
         prompts.push(PromptText { ids, text });
-        requests.push(pool.generate(coupled::for_engine(rendered.generate, served, from_engine)));
+        requests.push(coupled::for_engine(rendered.generate, served, from_engine));
     }
-    let generations = future::try_join_all(requests).await?;
-    let n = usize::try_from(request.n).unwrap_or(1).max(1);
-    let choices = prompts.iter().flat_map(|prompt| (0..n).map(|_| Choice::new(&plan, &prompt.ids))).collect();
-    let reply = Reply {
-        envelope: Envelope::new(&id, "text_completion", coupled::now(), served.name()),
-        style: Style::completion(
+    let envelope = Envelope::new(&id, "text_completion", coupled::now(), served.called(request.model.as_deref()));
+    let caller = coupled::caller(headers, pool, request.user.as_deref());
+    let interval = pool.options().keep_alive_interval;
+    let generations = coupled::generate(Arc::clone(pool), caller, requests);
+    let reply = async move {
+        let generations = Generations { list: generations.await?, turn: 0 };
+        let n = usize::try_from(request.n).unwrap_or(1).max(1);
+        let style = Style::completion(
             request.logprobs,
             request.logprob_token_ids.as_ref().is_some_and(|ids| !ids.is_empty()),
             request.return_tokens_as_token_ids == Some(true),
         )
-        .within_rank(),
-        generations: Generations { list: generations, turn: 0 },
-        request,
-        plan,
-        prompts,
-        n,
-        choices,
+        .within_rank();
+        let choices = prompts.iter().flat_map(|prompt| (0..n).map(|_| Choice::new(&plan, &prompt.ids))).collect();
+        Ok::<_, ApiError>(Reply { envelope, style, generations, request, plan, prompts, n, choices })
     };
-    if streams {
-        Ok(response::events(Box::pin(stream::unfold(Streamed::new(reply), |mut streamed| async {
-            streamed.next().await.map(|bytes| (bytes, streamed))
-        }))))
-    } else {
-        reply.whole().await.map(response::json)
+    if !streams {
+        return reply.await?.whole().await.map(response::json);
     }
+    let opening = async move { Ok(Streamed::new(reply.await?).bytes()) };
+    coupled::stream(opening, interval).await
 }
 
 struct PromptText {
@@ -319,6 +316,10 @@ impl Streamed {
             pieces: Pieces::default(),
             json: JsonBuffer::default(),
         }
+    }
+
+    fn bytes(self) -> ByteStream {
+        Box::pin(stream::unfold(self, |mut streamed| async { streamed.next().await.map(|bytes| (bytes, streamed)) }))
     }
 
     /// The next piece of the body: one engine chunk, or the end.

@@ -1,8 +1,10 @@
 //! What chat and completions share on the way through an engine.
 
 use std::hash::{BuildHasher, RandomState};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use futures_util::{StreamExt, future, stream};
 use http::HeaderMap;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
@@ -13,9 +15,13 @@ use crate::api::completions::CompletionRequest;
 use crate::api::error::ApiError;
 use crate::api::generate::{GenerateRequest, GenerateResponse};
 use crate::api::sampling::StreamOptions;
+use crate::engine::{Caller, Generation, Pool};
 use crate::model::template::LocalTime;
 use crate::render::{self, Rendered};
+use crate::respond::body::ByteStream;
+use crate::respond::http::{self as response, Response};
 use crate::respond::json::JsonBuffer;
+use crate::respond::sse::{self, KeptAlive};
 
 /// The id of an answer: the kind (`chatcmpl`, `cmpl`) and the header `X-Request-Id`, else the field `request_id`, else
 /// random digits.
@@ -24,6 +30,48 @@ pub(super) fn request_id(kind: &str, headers: &HeaderMap, field: Option<&str>) -
     match header.or(field).filter(|id| !id.is_empty()) {
         Some(id) => format!("{kind}-{id}"),
         None => format!("{kind}-{:016x}", random()),
+    }
+}
+
+/// Who sends a request: its session is named by the header that the pool looks at, else by the field `user`.
+pub(super) fn caller(headers: &HeaderMap, pool: &Pool, user: Option<&str>) -> Caller {
+    let header = |name| headers.get(name).and_then(|value| value.to_str().ok());
+    let session = header(&pool.options().session_header).or(user).filter(|session| !session.is_empty());
+    Caller {
+        session: session.map(str::to_owned),
+        key: header(&http::header::AUTHORIZATION).unwrap_or_default().to_owned(),
+    }
+}
+
+/// Sends requests to the engines of a pool, all of them together when there is a place for one.
+pub(super) async fn generate(
+    pool: Arc<Pool>,
+    caller: Caller,
+    requests: Vec<GenerateRequest>,
+) -> Result<Vec<Generation>, ApiError> {
+    let tokens = requests.iter().map(|request| request.token_ids.len()).sum();
+    let ticket = Arc::new(pool.admit(&caller, tokens).await?);
+    let generations = requests.into_iter().map(|request| pool.generate(request, &caller, Arc::clone(&ticket)));
+    Ok(future::try_join_all(generations).await?)
+}
+
+/// Answers with a stream that is still being opened. What goes wrong before the first interval is an answer with an error's
+/// status; then the answer begins, with comments that keep the connection alive, and an error is an event.
+pub(super) async fn stream(
+    opening: impl Future<Output = Result<ByteStream, ApiError>> + Send + 'static,
+    interval: Duration,
+) -> Result<Response, ApiError> {
+    let mut opening = Box::pin(opening);
+    let kept_alive = |stream| response::events(Box::pin(KeptAlive::new(stream, interval)));
+    match tokio::time::timeout(interval, &mut opening).await {
+        Ok(opened) => opened.map(kept_alive),
+        Err(_) => {
+            let late = stream::once(opening).flat_map(|opened| {
+                opened.unwrap_or_else(|error| Box::pin(stream::once(future::ready(sse::broken_off(&error)))))
+            });
+            let first = stream::once(future::ready(sse::keep_alive()));
+            Ok(kept_alive(Box::pin(first.chain(late))))
+        }
     }
 }
 
@@ -45,6 +93,8 @@ pub(super) fn usage_options(options: Option<&StreamOptions>) -> (bool, bool) {
 
 /// Makes what render returned fit an engine: what is done here is not asked for.
 pub(super) fn for_engine(mut request: GenerateRequest, served: &Served, stream: bool) -> GenerateRequest {
+    // Engines may call the model otherwise; only an adapter has to be named.
+    request.model = served.adapter(request.model.as_deref()).map(str::to_owned);
     widen_logprobs(&mut request.sampling_params, served.model.options().max_logprobs);
     for key in ["stream_options", "parse_context", "token_offsets", "return_token_ids"] {
         request.rest.shift_remove(key);

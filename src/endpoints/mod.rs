@@ -6,12 +6,15 @@ pub mod completions;
 mod coupled;
 pub mod derender;
 mod heavy;
+pub mod live;
 mod plan;
 pub mod render;
 pub mod route;
 pub mod tokenize;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::HeaderMap;
@@ -29,21 +32,21 @@ use route::Route;
 /// What every request can reach. Immutable but for counters.
 pub struct Context {
     /// The served models; the first is the default.
-    pub models: Vec<Served>,
+    pub models: Vec<Arc<Served>>,
     /// Settings of the server.
     pub settings: Settings,
     /// What is counted.
-    pub metrics: Metrics,
+    pub metrics: Arc<Metrics>,
     /// Bounds long work.
-    pub heavy: Heavy,
+    pub heavy: Arc<Heavy>,
     /// What came with the derender routes' streams before.
-    pub known: derender::Known,
+    pub known: Arc<derender::Known>,
 }
 
 /// A model with the engines that run it.
 pub struct Served {
     /// The model itself.
-    pub model: Model,
+    pub model: Arc<Model>,
     /// What it speaks; `None` where no parser is configured.
     pub dialect: Option<Arc<Dialect>>,
     /// Engines; `None` where only the raw steps are served.
@@ -54,6 +57,26 @@ impl Served {
     /// The name that answers carry.
     pub fn name(&self) -> &str {
         self.model.names().first().map_or("", String::as_str)
+    }
+
+    /// The name that the answer to a request for `asked` carries: the adapter's, where it asks for one.
+    pub fn called<'a>(&'a self, asked: Option<&'a str>) -> &'a str {
+        self.adapter(asked).unwrap_or(self.name())
+    }
+
+    /// The LoRA adapter that a request for `asked` means. Adapters are the engines': whatever is asked for and is no name
+    /// of the model is one.
+    pub fn adapter<'a>(&self, asked: Option<&'a str>) -> Option<&'a str> {
+        asked.filter(|asked| !asked.is_empty() && !self.has_name(asked))
+    }
+
+    /// The LoRA adapters that its engines have loaded: names, and where from.
+    pub fn adapters(&self) -> BTreeMap<String, Option<String>> {
+        self.pool.as_ref().map(|pool| pool.adapters()).unwrap_or_default()
+    }
+
+    fn has_name(&self, name: &str) -> bool {
+        self.model.names().iter().any(|known| known == name)
     }
 
     /// The engines.
@@ -85,13 +108,25 @@ pub struct Settings {
     pub api_keys: Vec<String>,
     /// Longest request body, in bytes.
     pub max_body_bytes: usize,
+    /// After a signal to stop: how long requests are still taken.
+    pub drain_grace: Duration,
+    /// After that: how long requests may go on.
+    pub drain_timeout: Duration,
 }
 
 impl Context {
-    /// The model that a request names; any request that names none gets the first.
+    /// Whether a model has this name.
+    pub fn is_model(&self, name: &str) -> bool {
+        self.models.iter().any(|served| served.has_name(name))
+    }
+
+    /// The model that a request names, by its own names or those of its adapters; any request that names none gets the
+    /// first.
     pub fn served(&self, name: Option<&str>) -> Result<&Served, ApiError> {
         let Some(name) = name.filter(|name| !name.is_empty()) else { return Ok(&self.models[0]) };
-        self.models.iter().find(|served| served.model.names().iter().any(|known| known == name)).ok_or_else(|| {
+        let named = self.models.iter().find(|served| served.has_name(name));
+        let has_adapter = |served: &&Arc<Served>| served.adapters().contains_key(name);
+        named.or_else(|| self.models.iter().find(has_adapter)).map(AsRef::as_ref).ok_or_else(|| {
             let names: Vec<&str> =
                 self.models.iter().flat_map(|served| served.model.names()).map(String::as_str).collect();
             let message = format!("The model `{name}` does not exist. Valid aliases: {}.", names.join(", "));
@@ -125,7 +160,7 @@ pub async fn answer(
         Route::Detokenize => {
             context.heavy.read(body.len(), || tokenize::detokenize(&context, &body)).map(response::json)
         }
-        Route::Models | Route::Health | Route::Ping | Route::Version | Route::Load | Route::Metrics => {
+        Route::Models | Route::Health | Route::Ready | Route::Ping | Route::Version | Route::Load | Route::Metrics => {
             Ok(admin::answer(&context, route))
         }
     }

@@ -23,6 +23,8 @@ pub enum Route {
     Models,
     /// `/health`
     Health,
+    /// `/ready`
+    Ready,
     /// `/ping`
     Ping,
     /// `/version`
@@ -34,7 +36,7 @@ pub enum Route {
 }
 
 impl Route {
-    const ALL: [Self; 14] = [
+    const ALL: [Self; 15] = [
         Self::Chat,
         Self::Completions,
         Self::ChatRender,
@@ -45,6 +47,7 @@ impl Route {
         Self::Detokenize,
         Self::Models,
         Self::Health,
+        Self::Ready,
         Self::Ping,
         Self::Version,
         Self::Load,
@@ -59,10 +62,15 @@ impl Route {
     /// The methods it has, as `Allow` lists them.
     pub fn allowed(self) -> &'static str {
         match self {
-            Self::Models | Self::Health | Self::Version | Self::Load | Self::Metrics => "GET",
+            Self::Models | Self::Health | Self::Ready | Self::Version | Self::Load | Self::Metrics => "GET",
             Self::Ping => "GET, POST",
             _ => "POST",
         }
+    }
+
+    /// Whether it only tells about the server: such routes are answered until the end.
+    pub fn only_tells(self) -> bool {
+        self.allowed() != "POST"
     }
 
     /// Its path, and its name in metrics.
@@ -78,6 +86,7 @@ impl Route {
             Self::Detokenize => "/detokenize",
             Self::Models => "/v1/models",
             Self::Health => "/health",
+            Self::Ready => "/ready",
             Self::Ping => "/ping",
             Self::Version => "/version",
             Self::Load => "/load",

@@ -5,18 +5,22 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use eventsource_stream::{Event, Eventsource};
+use eventsource_stream::{Event, EventStreamError, Eventsource};
 use futures_util::Stream;
+use http::header::CONTENT_TYPE;
+use http::{HeaderMap, HeaderValue, Method};
 use serde_json::{Value, json};
 
 use super::EngineError;
 use super::capabilities::{Capabilities, Kind};
+use super::fit::{Expectation, Fit};
+use super::wire::{self, WireError};
 use crate::api::generate::{GenerateRequest, GenerateResponse};
 
-/// Connecting is local or within a cluster: what takes longer will not come.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// An abort is a courtesy; it must not pile up behind a dead engine.
 const ABORT_TIMEOUT: Duration = Duration::from_secs(2);
+/// Longest error body that is read.
+const MAX_ERROR_BYTES: usize = 1 << 20;
 /// How an engine prefixes the ids it is given.
 const ID_PREFIX: &str = "generate-tokens-";
 
@@ -25,21 +29,36 @@ const ID_PREFIX: &str = "generate-tokens-";
 pub struct Engine {
     url: String,
     http: reqwest::Client,
+    /// What every request to it carries, its key among them.
+    headers: HeaderMap,
     capabilities: arc_swap::ArcSwap<Capabilities>,
+    expected: Option<Expectation>,
+    fit: arc_swap::ArcSwap<Fit>,
 }
 
 /// A client for engines: pooled connections, no proxies from the environment, no overall timeout (streams are long).
-pub fn http_client() -> Result<reqwest::Client, reqwest::Error> {
+pub fn http_client(connect_timeout: Duration) -> Result<reqwest::Client, reqwest::Error> {
     // Fails where a provider is installed already, which is as good.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    reqwest::Client::builder().connect_timeout(CONNECT_TIMEOUT).tcp_nodelay(true).no_proxy().build()
+    reqwest::Client::builder().connect_timeout(connect_timeout).tcp_nodelay(true).no_proxy().build()
 }
 
 impl Engine {
     /// An engine at a base URL such as `http://127.0.0.1:8000`.
     pub fn new(url: &str, http: reqwest::Client) -> Self {
+        Self::with_headers(url, http, HeaderMap::new())
+    }
+
+    /// An engine that wants headers of its own, such as `authorization`.
+    pub fn with_headers(url: &str, http: reqwest::Client, headers: HeaderMap) -> Self {
         let url = url.trim_end_matches('/').to_owned();
-        Self { url, http, capabilities: arc_swap::ArcSwap::from_pointee(Capabilities::default()) }
+        let (capabilities, fit) = (arc_swap::ArcSwap::default(), arc_swap::ArcSwap::default());
+        Self { url, http, headers, capabilities, expected: None, fit }
+    }
+
+    /// One that has to be what is expected.
+    pub fn expecting(self, expected: Expectation) -> Self {
+        Self { expected: Some(expected), ..self }
     }
 
     /// Its base URL, without a slash at the end.
@@ -52,21 +71,34 @@ impl Engine {
         self.capabilities.load_full()
     }
 
+    /// How it compares with what it has to be: nothing is held against it before it was asked.
+    pub fn fit(&self) -> Arc<Fit> {
+        self.fit.load_full()
+    }
+
     /// Asks it what it is. On failure what was known stays.
     pub async fn probe(&self) -> Result<(), EngineError> {
-        let capabilities = Capabilities::probe(&self.http, &self.url).await?;
+        let capabilities = Capabilities::probe(self).await?;
+        if let Some(expected) = &self.expected {
+            self.fit.store(Arc::new(expected.judge(&capabilities)));
+        }
         self.capabilities.store(Arc::new(capabilities));
         Ok(())
     }
 
+    /// Whether it serves other models than it did when it was asked what it is.
+    pub async fn is_changed(&self) -> Result<bool, EngineError> {
+        self.capabilities().are_outdated(self).await
+    }
+
     /// Sends a request, without what this kind of engine refuses. `stream` in it decides whether chunks come as they are
-    /// generated, or one with everything. The engine stops generating when the [`Attempt`] is dropped.
-    pub async fn generate(self: &Arc<Self>, request: &GenerateRequest) -> Result<Attempt, EngineError> {
+    /// generated, or one with everything; none may be of more than `limit` bytes. The engine stops generating when the
+    /// [`Attempt`] is dropped.
+    pub async fn generate(self: &Arc<Self>, request: &GenerateRequest, limit: usize) -> Result<Attempt, EngineError> {
         let body = self.body(request)?;
         let mut abort = AbortOnDrop { engine: Arc::clone(self), request_id: Some(request.request_id.clone()) };
         let response = self
-            .http
-            .post(format!("{}/inference/v1/generate", self.url))
+            .request(Method::POST, "/inference/v1/generate")
             .header("content-type", "application/json")
             .header("x-request-id", &request.request_id)
             .body(body)
@@ -77,16 +109,21 @@ impl Engine {
             abort.disarm();
             return Err(self.status(response).await);
         }
-        let streams = response
-            .headers()
-            .get("content-type")
-            .is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream"));
+        let streams = request.streams();
+        self.check_type(response.headers(), if streams { "text/event-stream" } else { "application/json" })?;
         let answer = if streams {
-            Answer::Events(Box::pin(response.bytes_stream().eventsource()))
+            Answer::Events(Box::pin(wire::events(response.bytes_stream(), limit).eventsource()), limit)
         } else {
-            Answer::Whole(Box::pin(whole(Arc::clone(self), response)))
+            Answer::Whole(Box::pin(whole(Arc::clone(self), response, limit)))
         };
         Ok(Attempt { answer, abort, done: false })
+    }
+
+    fn check_type(&self, headers: &HeaderMap, expected: &str) -> Result<(), EngineError> {
+        let given = headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes).unwrap_or_default();
+        let is_expected =
+            given.get(..expected.len()).is_some_and(|kind| kind.eq_ignore_ascii_case(expected.as_bytes()));
+        if is_expected { Ok(()) } else { Err(self.garbage(format!("its content type is not {expected}"))) }
     }
 
     /// The request as this kind of engine takes it: one without a tokenizer refuses stop strings.
@@ -104,9 +141,14 @@ impl Engine {
 
     /// Whether it is up, by its `/health`.
     pub async fn is_healthy(&self, timeout: Duration) -> Result<(), EngineError> {
-        let response = self.http.get(format!("{}/health", self.url)).timeout(timeout).send().await;
+        let response = self.request(Method::GET, "/health").timeout(timeout).send().await;
         let response = response.map_err(|error| self.connect(&error))?;
         if response.status().is_success() { Ok(()) } else { Err(self.status(response).await) }
+    }
+
+    /// A request to one of its routes.
+    pub(super) fn request(&self, method: Method, path: &str) -> reqwest::RequestBuilder {
+        self.http.request(method, format!("{}{path}", self.url)).headers(self.headers.clone())
     }
 
     fn connect(&self, error: &reqwest::Error) -> EngineError {
@@ -122,15 +164,19 @@ impl Engine {
         EngineError::Garbage { url: self.url.clone(), cause: cause.to_string() }
     }
 
+    fn too_large(&self, what: &'static str, limit: usize) -> EngineError {
+        EngineError::TooLarge { url: self.url.clone(), what, limit }
+    }
+
     fn broken(&self, cause: String) -> EngineError {
         EngineError::Broken { url: self.url.clone(), cause }
     }
 
     async fn status(&self, response: reqwest::Response) -> EngineError {
         let status = response.status().as_u16();
-        let header = response.headers().get("retry-after").and_then(|value| value.to_str().ok());
-        let retry_after = header.and_then(|value| value.parse().ok());
-        let body = response.bytes().await.ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
+        let retry_after = wire::retry_after(response.headers(), chrono::Utc::now());
+        let body = wire::read(response, MAX_ERROR_BYTES).await.ok();
+        let body = body.and_then(|bytes| serde_json::from_slice(&bytes).ok());
         EngineError::Status { url: self.url.clone(), status, body, retry_after }
     }
 
@@ -147,12 +193,12 @@ impl Engine {
     }
 }
 
-type Events =
-    Pin<Box<dyn Stream<Item = Result<Event, eventsource_stream::EventStreamError<reqwest::Error>>> + Send + 'static>>;
+type Events = Pin<Box<dyn Stream<Item = Result<Event, EventStreamError<WireError>>> + Send + 'static>>;
 type WholeAnswer = Pin<Box<dyn Future<Output = Result<GenerateResponse, EngineError>> + Send + 'static>>;
 
 enum Answer {
-    Events(Events),
+    /// And the most bytes of an event.
+    Events(Events, usize),
     Whole(WholeAnswer),
 }
 
@@ -173,14 +219,15 @@ impl Attempt {
 
     fn poll_events(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<GenerateResponse, EngineError>>> {
         let engine = &self.abort.engine;
-        let Answer::Events(events) = &mut self.answer else { return Poll::Ready(None) };
+        let Answer::Events(events, limit) = &mut self.answer else { return Poll::Ready(None) };
         Poll::Ready(match ready!(events.as_mut().poll_next(cx)) {
             Some(Ok(event)) if event.data == "[DONE]" => None,
             Some(Ok(event)) => Some(engine.parse(event.data.as_bytes())),
-            Some(Err(error)) => Some(Err(engine.broken(match error {
-                eventsource_stream::EventStreamError::Transport(error) => root_cause(&error),
-                other => format!("not an event stream: {other}"),
-            }))),
+            Some(Err(EventStreamError::Transport(WireError::TooLarge))) => {
+                Some(Err(engine.too_large("an event", *limit)))
+            }
+            Some(Err(EventStreamError::Transport(error))) => Some(Err(engine.broken(error.to_string()))),
+            Some(Err(other)) => Some(Err(engine.garbage(format!("not an event stream: {other}")))),
             // vLLM ends every stream with [DONE]; without it something is missing.
             None => Some(Err(engine.broken("the stream ended before [DONE]".to_owned()))),
         })
@@ -195,24 +242,33 @@ impl Stream for Attempt {
             return Poll::Ready(None);
         }
         let chunk = match &mut self.answer {
-            Answer::Events(_) => ready!(self.poll_events(cx)),
+            Answer::Events(..) => ready!(self.poll_events(cx)),
             Answer::Whole(answer) => {
                 let answer = ready!(answer.as_mut().poll(cx));
                 self.done = true;
                 Some(answer)
             }
         };
-        if self.done || !matches!(chunk, Some(Ok(_))) {
-            self.done = true;
+        self.done |= !matches!(chunk, Some(Ok(_)));
+        // An engine that said something wrong may go on with it.
+        let goes_on = matches!(chunk, Some(Err(EngineError::Garbage { .. } | EngineError::TooLarge { .. })));
+        if self.done && !goes_on {
             self.abort.disarm();
         }
         Poll::Ready(chunk)
     }
 }
 
-async fn whole(engine: Arc<Engine>, response: reqwest::Response) -> Result<GenerateResponse, EngineError> {
-    let bytes = response.bytes().await.map_err(|error| engine.broken(root_cause(&error)))?;
-    engine.parse(&bytes)
+async fn whole(
+    engine: Arc<Engine>,
+    response: reqwest::Response,
+    limit: usize,
+) -> Result<GenerateResponse, EngineError> {
+    match wire::read(response, limit).await {
+        Ok(bytes) => engine.parse(&bytes),
+        Err(WireError::TooLarge) => Err(engine.too_large("an answer", limit)),
+        Err(error) => Err(engine.broken(error.to_string())),
+    }
 }
 
 /// Aborts a request at the engine unless its answer was read to the end. Dropping the connection alone is not enough
@@ -233,8 +289,7 @@ impl AbortOnDrop {
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         let request = self
             .engine
-            .http
-            .post(format!("{}{path}", self.engine.url))
+            .request(Method::POST, path)
             .timeout(ABORT_TIMEOUT)
             .header("content-type", "application/json")
             .body(json!({"request_ids": [format!("{ID_PREFIX}{request_id}")]}).to_string());

@@ -10,7 +10,9 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, Sleep, sleep};
 
 use super::EngineError;
+use super::admission::Ticket;
 use super::client::Attempt;
+use super::policy::Asked;
 use super::pool::{Lease, Pool};
 use crate::api::generate::{FinishReason, GenerateChoice, GenerateRequest, GenerateResponse};
 
@@ -23,14 +25,21 @@ use crate::api::generate::{FinishReason, GenerateChoice, GenerateRequest, Genera
 pub struct Generation {
     pool: Arc<Pool>,
     request: GenerateRequest,
+    asked: Arc<Asked>,
+    /// Its place in the pool.
+    ticket: Arc<Ticket>,
     state: State,
     silence: Pin<Box<Sleep>>,
+    /// Where there is one.
+    deadline: Option<Pin<Box<Sleep>>>,
     streams: bool,
     /// Tokens so far; of use only where there is one choice.
     told: Vec<u32>,
     begun: bool,
     finished: bool,
     resumes: usize,
+    /// The engine gave up with what it said last.
+    gave_up: Option<EngineError>,
 }
 
 type Switch = Pin<Box<dyn Future<Output = Result<(Lease, Attempt), EngineError>> + Send>>;
@@ -42,17 +51,27 @@ enum State {
 }
 
 impl Generation {
-    pub(super) fn new(pool: Arc<Pool>, request: GenerateRequest, lease: Lease, attempt: Attempt) -> Self {
+    pub(super) fn new(
+        pool: Arc<Pool>,
+        request: GenerateRequest,
+        asked: Asked,
+        ticket: Arc<Ticket>,
+        (lease, attempt): (Lease, Attempt),
+    ) -> Self {
         Self {
             silence: Box::pin(sleep(pool.options().first_token_timeout)),
             streams: request.streams(),
             pool,
             request,
+            asked: Arc::new(asked),
+            deadline: ticket.deadline().map(|deadline| deadline.comes()),
+            ticket,
             state: State::Reading(lease, attempt),
             told: Vec::new(),
             begun: false,
             finished: false,
             resumes: 0,
+            gave_up: None,
         }
     }
 
@@ -93,6 +112,17 @@ impl Generation {
         Poll::Ready(Some(Err(EngineError::Timeout { url, awaited, seconds: silence.as_secs_f64(), key })))
     }
 
+    /// An engine that shuts down, or fails inside, ends replies in its own way, which is no end of the reply: the tokens
+    /// that came with it count, and it goes on elsewhere. Not where there are several choices: what has ended cannot go on.
+    fn notice_giving_up(&mut self, chunk: &mut GenerateResponse) {
+        let State::Reading(lease, _) = &self.state else { return };
+        let [choice] = &mut *chunk.choices else { return };
+        if let Some(reason @ ("abort" | "error")) = choice.finish_reason.get() {
+            self.gave_up = Some(EngineError::GaveUp { url: lease.id().to_owned(), reason: reason.to_owned() });
+            choice.finish_reason = FinishReason::Null;
+        }
+    }
+
     fn note(&mut self, chunk: &GenerateResponse) {
         let State::Reading(lease, _) = &mut self.state else { return };
         lease.succeeded();
@@ -105,6 +135,7 @@ impl Generation {
         }
         if count > 0 {
             lease.add(count);
+            self.ticket.charge(count);
             self.begun = true;
         }
         self.wait();
@@ -113,26 +144,45 @@ impl Generation {
     /// After a failure: the error, unless the reply is complete or goes on elsewhere.
     fn recover(&mut self, error: EngineError) -> Option<Result<GenerateResponse, EngineError>> {
         let State::Reading(lease, attempt) = std::mem::replace(&mut self.state, State::Ended) else { return None };
-        let tried = lease.at;
+        let tried = lease.id().to_owned();
         lease.failed(&error);
         drop(attempt);
         if self.finished && self.is_single() {
             return None; // all that anybody waits for has come
         }
         if !error.is_engines_fault() || !self.can_resume() || !self.pool.pays_for_retry() {
-            return Some(Err(error));
+            return Some(last_word(error));
         }
         self.resumes += 1;
         let Some(request) = self.rest() else { return Some(Ok(out_of_tokens())) };
-        tracing::warn!(%error, tokens = self.told.len(), "the reply goes on at another engine");
-        let pool = Arc::clone(&self.pool);
+        tracing::warn!(
+            %error,
+            request_id = %self.request.request_id,
+            x_couplet_resumed = self.resumes,
+            tokens = self.told.len(),
+            "the reply goes on at another engine"
+        );
+        let (pool, asked) = (Arc::clone(&self.pool), Arc::clone(&self.asked));
         let retries = pool.options().max_retries;
         self.state = State::Switching(Box::pin(async move {
             // Where no other engine is left, what the first one said is the answer.
-            let opened = pool.open(&request, vec![tried], retries).await;
-            opened.map_err(|other| if matches!(other, EngineError::NoneLeft) { error } else { other })
+            let opened = pool.open(&request, &asked, vec![tried], retries).await;
+            opened.map_err(|other| if matches!(other, EngineError::NoneLeft { .. }) { error } else { other })
         }));
         None
+    }
+
+    /// Whether the whole answer has taken too long.
+    fn is_late(&mut self, cx: &mut Context<'_>) -> bool {
+        let open = !matches!(self.state, State::Ended);
+        open && self.deadline.as_mut().is_some_and(|deadline| deadline.as_mut().poll(cx).is_ready())
+    }
+
+    /// Stops the engine. The error, unless all that anybody waits for has come.
+    fn give_up(&mut self) -> Option<EngineError> {
+        let complete = self.finished && self.is_single();
+        self.stop();
+        self.ticket.deadline().filter(|_| !complete).map(|deadline| deadline.missed())
     }
 
     fn is_single(&self) -> bool {
@@ -171,10 +221,25 @@ fn has_grammar(request: &GenerateRequest) -> bool {
     request.sampling_params.get("structured_outputs").is_some_and(|grammar| !grammar.is_null())
 }
 
+fn has_no_tokens(chunk: &GenerateResponse) -> bool {
+    chunk.choices.iter().all(|choice| choice.token_ids.as_ref().is_none_or(Vec::is_empty))
+}
+
+/// What is said where no engine goes on: a reply that its engine aborted ends as the engine said.
+fn last_word(error: EngineError) -> Result<GenerateResponse, EngineError> {
+    match error {
+        EngineError::GaveUp { reason, .. } if reason == "abort" => Ok(ended(&reason)),
+        other => Err(other),
+    }
+}
+
 /// The engine died between the last token that was allowed and the end of its answer.
 fn out_of_tokens() -> GenerateResponse {
-    let choice =
-        GenerateChoice { finish_reason: FinishReason::Ended("length".to_owned()), ..GenerateChoice::default() };
+    ended("length")
+}
+
+fn ended(reason: &str) -> GenerateResponse {
+    let choice = GenerateChoice { finish_reason: FinishReason::Ended(reason.to_owned()), ..GenerateChoice::default() };
     GenerateResponse { choices: vec![choice], ..GenerateResponse::default() }
 }
 
@@ -183,6 +248,9 @@ impl Stream for Generation {
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let this = &mut *self;
+        if this.is_late(cx) {
+            return Poll::Ready(this.give_up().map(Err));
+        }
         loop {
             let chunk = match &mut this.state {
                 State::Ended => return Poll::Ready(None),
@@ -195,14 +263,23 @@ impl Stream for Generation {
                     }
                     Err(error) => {
                         this.state = State::Ended;
-                        return Poll::Ready(Some(Err(error)));
+                        return Poll::Ready(Some(last_word(error)));
                     }
                 },
-                State::Reading(..) => ready!(this.poll_attempt(cx)),
+                State::Reading(..) => match this.gave_up.take() {
+                    Some(error) => Some(Err(error)),
+                    None => ready!(this.poll_attempt(cx)),
+                },
             };
             match chunk {
-                Some(Ok(chunk)) => {
+                Some(Ok(mut chunk)) => {
+                    if this.is_single() {
+                        this.notice_giving_up(&mut chunk);
+                    }
                     this.note(&chunk);
+                    if this.gave_up.is_some() && has_no_tokens(&chunk) {
+                        continue;
+                    }
                     return Poll::Ready(Some(Ok(chunk)));
                 }
                 Some(Err(error)) => {

@@ -9,15 +9,21 @@
 //!   └───────── another engine, with the tokens so far ◀─────────┘ when it dies
 //! ```
 
+pub mod admission;
 pub mod capabilities;
 pub mod client;
+pub mod dns;
 pub mod error;
+pub mod fit;
 pub mod generation;
 pub mod health;
+mod look;
 pub mod policy;
 pub mod pool;
+mod rate;
+mod wire;
 
 pub use client::Engine;
 pub use error::EngineError;
 pub use generation::Generation;
-pub use pool::Pool;
+pub use pool::{Caller, Pool};

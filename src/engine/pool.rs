@@ -1,16 +1,23 @@
 //! The engines that run one model: which of them gets a request, and what is tried when it fails.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
+use arc_swap::ArcSwap;
+use http::HeaderName;
+use serde_json::Value;
+use tokio::sync::Notify;
+
 use super::EngineError;
+use super::admission::{self, Admission, Refusal, Ticket};
 use super::client::{Attempt, Engine};
 use super::generation::Generation;
-use super::health::Health;
-use super::policy::{Candidate, Chooser, Policy};
+use super::health::{self, Check, Health};
+use super::policy::{Asked, Candidate, Chooser, Policy, prefix, rendezvous};
 use crate::api::generate::GenerateRequest;
-use crate::metrics::EngineMetrics;
+use crate::metrics::{EngineMetrics, PoolMetrics};
 
 /// A retry costs as much as this many requests bring in: at most one request in ten is a retry, when all go wrong.
 const RETRY_COST: i64 = 10;
@@ -26,29 +33,71 @@ const HEALTH_TIMEOUT: Duration = Duration::from_secs(5);
 pub struct Options {
     /// Which engine gets a request.
     pub policy: Policy,
+    /// How `prefix` remembers.
+    pub prefix: prefix::Options,
+    /// The header that names a session, for the policy `session`; else it is the request's `user`.
+    pub session_header: HeaderName,
+    /// Where couplet runs: engines of the same zone come first.
+    pub zone: Option<String>,
+    /// What is let in.
+    pub admission: admission::Options,
+    /// How long a stream may be silent before a comment keeps its connection alive.
+    pub keep_alive_interval: Duration,
     /// How many other engines are tried for a request that none has begun to answer.
     pub max_retries: usize,
     /// How many times a reply that has begun goes on at another engine.
     pub max_resumes: usize,
+    /// Longest wait for a connection.
+    pub connect_timeout: Duration,
     /// Longest wait for the first token.
     pub first_token_timeout: Duration,
     /// Longest wait between two tokens.
     pub token_timeout: Duration,
-    /// Time between two health checks of an engine.
-    pub health_interval: Duration,
+    /// Longest event, or whole answer, that an engine may send, in bytes.
+    pub max_answer_bytes: usize,
+    /// When an engine counts as unwell.
+    pub health: health::Options,
 }
 
 impl Default for Options {
     fn default() -> Self {
         Self {
             policy: Policy::default(),
+            prefix: prefix::Options::default(),
+            session_header: HeaderName::from_static("x-session-id"),
+            zone: None,
+            admission: admission::Options::default(),
+            // Load balancers cut connections that are silent for 60 s.
+            keep_alive_interval: Duration::from_secs(15),
             max_retries: 2,
             max_resumes: 3,
+            // Within a cluster: what takes longer will not come.
+            connect_timeout: Duration::from_secs(5),
             first_token_timeout: Duration::from_secs(600),
             token_timeout: Duration::from_secs(120),
-            health_interval: Duration::from_secs(5),
+            // The logprobs of a long prompt are tens of MiB.
+            max_answer_bytes: 128 << 20,
+            health: health::Options::default(),
         }
     }
+}
+
+/// Who sends a request.
+#[derive(Debug, Clone, Default)]
+pub struct Caller {
+    /// What a conversation is told by.
+    pub session: Option<String>,
+    /// What rates are limited by: the API key.
+    pub key: String,
+}
+
+/// Where an engine stands in its pool.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// Its share, compared with the others'.
+    pub weight: u32,
+    /// Where it runs.
+    pub zone: Option<String>,
 }
 
 /// One engine of a pool.
@@ -56,17 +105,46 @@ impl Default for Options {
 pub struct Member {
     /// The engine.
     pub engine: Arc<Engine>,
-    /// Its share, compared with the others'.
-    pub weight: u32,
-    health: Health,
-    metrics: EngineMetrics,
+    /// Where it stands.
+    pub place: Place,
+    health: Arc<Health>,
+    metrics: Arc<EngineMetrics>,
 }
 
 impl Member {
     /// An engine that is taken to be well until it shows otherwise.
-    pub fn new(engine: Arc<Engine>, weight: u32, metrics: EngineMetrics) -> Self {
+    pub fn new(engine: Arc<Engine>, place: Place, health: health::Options, metrics: Arc<EngineMetrics>) -> Self {
         metrics.up.set(1);
-        Self { engine, weight, health: Health::default(), metrics }
+        Self { engine, place, health: Arc::new(Health::new(health)), metrics }
+    }
+
+    /// The same engine, with all that is known of it, at another place.
+    pub fn moved(&self, place: Place) -> Self {
+        let Self { engine, health, metrics, .. } = self;
+        Self { engine: Arc::clone(engine), place, health: Arc::clone(health), metrics: Arc::clone(metrics) }
+    }
+
+    /// What it is told by, whatever comes and goes beside it: its URL.
+    pub fn id(&self) -> &str {
+        self.engine.url()
+    }
+
+    /// Whether it is well.
+    pub fn health(&self) -> &Health {
+        &self.health
+    }
+
+    /// As a policy sees it from `zone`.
+    fn candidate(&self, zone: Option<&str>, now: Instant) -> Candidate<'_> {
+        let load = self.metrics.outstanding_tokens.get().try_into().unwrap_or(0);
+        let mut candidate = Candidate::new(self.id(), f64::from(self.place.weight) * self.health.share(now), load);
+        candidate.is_near = zone.is_none_or(|zone| self.place.zone.as_deref() == Some(zone));
+        candidate
+    }
+
+    /// Whether it may be tried though it is not well.
+    fn may_recover(&self, now: Instant) -> bool {
+        !self.health.is_refused() && self.health.busy_for(now).is_none()
     }
 
     /// A reply that began elsewhere goes on here.
@@ -75,22 +153,26 @@ impl Member {
     }
 }
 
-/// The engines of a model. At least one.
+/// The engines of a model. They may be replaced while requests run: those that left finish what they began.
 #[derive(Debug)]
 pub struct Pool {
-    members: Vec<Arc<Member>>,
+    members: ArcSwap<Vec<Arc<Member>>>,
+    /// Wakes the watch when the members are others.
+    replaced: Notify,
     options: Options,
     chooser: Chooser,
+    admission: Admission,
     /// What may be spent on retries.
     budget: AtomicI64,
 }
 
 impl Pool {
     /// A pool of engines.
-    pub fn new(members: Vec<Member>, options: Options) -> Self {
-        let chooser = Chooser::new(options.policy, members.len());
-        let members = members.into_iter().map(Arc::new).collect();
-        Self { members, options, chooser, budget: AtomicI64::new(MOST_SAVED) }
+    pub fn new(members: Vec<Arc<Member>>, options: Options, metrics: Arc<PoolMetrics>) -> Self {
+        let chooser = Chooser::new(options.policy, options.prefix);
+        let admission = Admission::new(options.admission, metrics);
+        let members = ArcSwap::from_pointee(members);
+        Self { members, replaced: Notify::new(), options, chooser, admission, budget: AtomicI64::new(MOST_SAVED) }
     }
 
     /// How it behaves.
@@ -98,52 +180,88 @@ impl Pool {
         &self.options
     }
 
-    /// Its engines.
-    pub fn members(&self) -> &[Arc<Member>] {
-        &self.members
+    /// Its engines, as they are now.
+    pub fn members(&self) -> Arc<Vec<Arc<Member>>> {
+        self.members.load_full()
+    }
+
+    /// The LoRA adapters that its engines have loaded: names, and where from.
+    pub fn adapters(&self) -> BTreeMap<String, Option<String>> {
+        self.members().iter().flat_map(|member| member.engine.fit().adapters.clone()).collect()
+    }
+
+    /// Replaces its engines. Those that stay should be the same [`Member`], or [`moved`](Member::moved) from it, so that
+    /// what is known of them stays too.
+    pub fn set_members(&self, members: Vec<Arc<Member>>) {
+        self.chooser.keep(&members.iter().map(|member| member.id()).collect());
+        self.members.store(Arc::new(members));
+        self.replaced.notify_one();
+    }
+
+    /// Waits until there is a place for a request with a prompt of `tokens`.
+    pub async fn admit(&self, caller: &Caller, tokens: usize) -> Result<Ticket, Refusal> {
+        self.admission.enter(&caller.key, tokens).await
     }
 
     /// Sends a request to an engine; to another where that one does not take it. What is returned goes on at another
     /// engine where the first dies.
-    pub async fn generate(self: &Arc<Self>, request: GenerateRequest) -> Result<Generation, EngineError> {
+    pub async fn generate(
+        self: &Arc<Self>,
+        request: GenerateRequest,
+        caller: &Caller,
+        ticket: Arc<Ticket>,
+    ) -> Result<Generation, EngineError> {
         self.save_for_retries();
-        let (lease, attempt) = self.open(&request, Vec::new(), self.options.max_retries).await?;
-        Ok(Generation::new(Arc::clone(self), request, lease, attempt))
+        let asked = self.chooser.ask(cache_salt(&request), &request.token_ids, caller.session.as_deref());
+        let opening = self.open(&request, &asked, Vec::new(), self.options.max_retries);
+        let (lease, attempt) = ticket.in_time(opening).await??;
+        Ok(Generation::new(Arc::clone(self), request, asked, ticket, (lease, attempt)))
     }
 
     /// Tries one engine after the other, at most `retries` more than one, none of those in `tried`.
     pub(super) async fn open(
         self: &Arc<Self>,
         request: &GenerateRequest,
-        mut tried: Vec<usize>,
+        asked: &Asked,
+        mut tried: Vec<String>,
         mut retries: usize,
     ) -> Result<(Lease, Attempt), EngineError> {
         let mut last = None;
         loop {
-            let Some(at) = self.choose(&tried) else { return Err(last.unwrap_or(EngineError::NoneLeft)) };
-            let lease = self.lease(at, request.token_ids.len());
+            let adapter = request.model.as_deref();
+            let Some(member) = self.choose(asked, adapter, &tried) else {
+                return Err(last.unwrap_or_else(|| self.none_left()));
+            };
+            let lease = Lease::new(member, request.token_ids.len());
             let error = match self.attempt(&lease.member.engine, request).await {
                 Ok(attempt) => return Ok((lease, attempt)),
                 Err(error) => error,
             };
+            tried.push(lease.id().to_owned());
             lease.failed(&error);
             if !error.is_engines_fault() || retries == 0 || !self.pays_for_retry() {
                 return Err(error);
             }
             tracing::warn!(%error, "another engine is asked");
             retries -= 1;
-            tried.push(at);
             last = Some(error);
         }
+    }
+
+    /// No engine may be tried; those that asked to be left alone said for how long.
+    fn none_left(&self) -> EngineError {
+        let (now, members) = (Instant::now(), self.members.load());
+        let soonest = members.iter().filter_map(|member| member.health.busy_for(now)).min();
+        EngineError::NoneLeft { retry_after: soonest.map(|time| time.as_secs_f64().ceil() as u64) }
     }
 
     /// Sends the request. A stream answers at once or never; a whole answer comes when it comes.
     async fn attempt(&self, engine: &Arc<Engine>, request: &GenerateRequest) -> Result<Attempt, EngineError> {
         if !request.streams() {
-            return engine.generate(request).await;
+            return engine.generate(request, self.options.max_answer_bytes).await;
         }
         let patience = self.options.first_token_timeout;
-        let answer = tokio::time::timeout(patience, engine.generate(request)).await;
+        let answer = tokio::time::timeout(patience, engine.generate(request, self.options.max_answer_bytes)).await;
         answer.unwrap_or_else(|_| {
             Err(EngineError::Timeout {
                 url: engine.url().to_owned(),
@@ -167,71 +285,87 @@ impl Pool {
         self.budget.fetch_update(Ordering::Relaxed, Ordering::Relaxed, pay).is_ok()
     }
 
-    /// An engine that is well and was not tried. Where none is well, any: it may have recovered, and there is nothing to
-    /// lose.
-    fn choose(&self, tried: &[usize]) -> Option<usize> {
-        let now = Instant::now();
-        let candidates = |well: bool| -> Vec<Candidate> {
-            let members = self.members.iter().enumerate();
-            let untried = members.filter(|(at, member)| !tried.contains(at) && (!well || member.health.is_well(now)));
-            let candidate = |(at, member): (usize, &Arc<Member>)| Candidate {
-                at,
-                weight: member.weight,
-                load: member.metrics.outstanding_tokens.get().try_into().unwrap_or(0),
-            };
-            untried.map(candidate).collect()
+    /// An engine that is well and was not tried. Where none is well, any that did not ask to be left alone: it may have
+    /// recovered, and there is nothing to lose.
+    fn choose(&self, asked: &Asked, adapter: Option<&str>, tried: &[String]) -> Option<Arc<Member>> {
+        let (now, members) = (Instant::now(), self.members.load());
+        let pick = |well: bool| {
+            let untried = members.iter().filter(|member| !tried.iter().any(|id| id == member.id()));
+            let able = untried.filter(|member| member.serves(adapter));
+            let able = able.filter(|member| if well { member.health.is_well(now) } else { member.may_recover(now) });
+            let candidates: Vec<Candidate> =
+                able.map(|member| member.candidate(self.options.zone.as_deref(), now)).collect();
+            self.chooser.choose(asked, &candidates)
         };
-        self.chooser.choose(&candidates(true)).or_else(|| self.chooser.choose(&candidates(false)))
-    }
-
-    fn lease(&self, at: usize, tokens: usize) -> Lease {
-        let member = Arc::clone(&self.members[at]);
-        member.health.begin();
-        let mut lease = Lease { at, member, tokens: 0, settled: false };
-        lease.add(tokens);
-        lease
+        let chosen = pick(true).or_else(|| pick(false))?;
+        members.iter().find(|member| member.id() == chosen.id).cloned()
     }
 
     /// Watches over the engines for as long as it is polled.
     pub async fn watch(self: Arc<Self>) {
-        let watches = self.members.iter().map(|member| watch(member, self.options.health_interval));
-        futures_util::future::join_all(watches).await;
+        let mut watches: Vec<(Arc<Member>, AbortOnDrop)> = Vec::new();
+        loop {
+            let members = self.members();
+            watches.retain(|(watched, _)| members.iter().any(|member| Arc::ptr_eq(watched, member)));
+            for member in members.iter() {
+                if !watches.iter().any(|(watched, _)| Arc::ptr_eq(watched, member)) {
+                    let watch = tokio::spawn(Arc::clone(&self).watch_one(Arc::clone(member)));
+                    watches.push((Arc::clone(member), AbortOnDrop(watch)));
+                }
+            }
+            self.replaced.notified().await;
+        }
+    }
+
+    /// Asks an engine how it is, again and again; and what it is, whenever it came up: then its cache is empty.
+    async fn watch_one(self: Arc<Self>, member: Arc<Member>) {
+        let interval = self.options.health.interval;
+        let (mut looked, mut told) = (None, false);
+        loop {
+            let answered = member.engine.is_healthy(HEALTH_TIMEOUT.min(interval.max(Duration::from_secs(1)))).await;
+            let check = match &answered {
+                Ok(()) => Check::Well,
+                Err(EngineError::Status { .. }) => Check::Unwell,
+                Err(_) => Check::Silent,
+            };
+            if member.health.checked(check, Instant::now()) {
+                member.metrics.up.set(i64::from(answered.is_ok()));
+                (looked, told) = (looked.filter(|_| answered.is_ok()), false);
+            }
+            let learned = match answered {
+                Ok(()) => member.learn(&mut looked).await,
+                other => other.map(|()| false),
+            };
+            match learned {
+                Ok(true) => self.chooser.forget(member.id()),
+                Err(error) if !std::mem::replace(&mut told, true) => {
+                    tracing::warn!(engine = member.engine.url(), %error, "engine is not up; it is asked again");
+                }
+                _ => {}
+            }
+            tokio::time::sleep(interval).await;
+        }
     }
 }
 
-/// Asks an engine how it is, again and again; and what it is, whenever it came up.
-async fn watch(member: &Member, interval: Duration) {
-    let (mut known, mut told) = (false, false);
-    loop {
-        let answered = member.engine.is_healthy(HEALTH_TIMEOUT.min(interval.max(Duration::from_secs(1)))).await;
-        if member.health.checked(answered.is_ok()) {
-            member.metrics.up.set(i64::from(answered.is_ok()));
-            (known, told) = (known && answered.is_ok(), false);
-        }
-        let learned = match answered {
-            Ok(()) if !known => member.engine.probe().await.map(|()| true),
-            other => other.map(|()| false),
-        };
-        match learned {
-            Ok(true) => {
-                known = true;
-                let kind = member.engine.capabilities().kind;
-                tracing::info!(engine = member.engine.url(), ?kind, "engine is up");
-            }
-            Err(error) if !std::mem::replace(&mut told, true) => {
-                tracing::warn!(engine = member.engine.url(), %error, "engine is not up; it is asked again");
-            }
-            _ => {}
-        }
-        tokio::time::sleep(interval).await;
+/// What else than tokens tells the entries of an engine's prefix cache apart: the adapter and the salt.
+fn cache_salt(request: &GenerateRequest) -> u64 {
+    let salt = request.rest.get("cache_salt").and_then(Value::as_str).unwrap_or_default();
+    rendezvous::hash(format!("{}\0{salt}", request.model.as_deref().unwrap_or_default()).as_bytes())
+}
+
+/// A task that ends with whoever started it.
+struct AbortOnDrop(tokio::task::JoinHandle<()>);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
     }
 }
 
 /// A request's place at an engine: counts as its load, and tells its health how the request ended.
 #[derive(Debug)]
 pub(super) struct Lease {
-    /// The engine's place in the pool.
-    pub(super) at: usize,
     /// The engine.
     pub(super) member: Arc<Member>,
     tokens: i64,
@@ -239,6 +373,18 @@ pub(super) struct Lease {
 }
 
 impl Lease {
+    fn new(member: Arc<Member>, tokens: usize) -> Self {
+        member.health.begin();
+        let mut lease = Self { member, tokens: 0, settled: false };
+        lease.add(tokens);
+        lease
+    }
+
+    /// The engine's id.
+    pub(super) fn id(&self) -> &str {
+        self.member.id()
+    }
+
     /// More tokens are worked on.
     pub(super) fn add(&mut self, tokens: usize) {
         let tokens = i64::try_from(tokens).unwrap_or(0);
@@ -249,20 +395,24 @@ impl Lease {
     /// The engine answers.
     pub(super) fn succeeded(&mut self) {
         if !std::mem::replace(&mut self.settled, true) {
-            self.member.health.succeeded();
+            self.member.health.succeeded(Instant::now());
         }
     }
 
     /// The request failed.
     pub(super) fn failed(mut self, error: &EngineError) {
         self.settled = true;
-        let now = Instant::now();
+        let (now, Member { health, metrics, engine, .. }) = (Instant::now(), &*self.member);
+        metrics.failed(error.kind());
         match error.busy_for() {
-            Some(seconds) => self.member.health.busy(now + Duration::from_secs(seconds).min(LONGEST_BUSY)),
-            None if error.is_engines_fault() => self.member.health.failed(now),
-            None => self.member.health.succeeded(),
+            Some(seconds) => health.busy(now + Duration::from_secs(seconds).min(LONGEST_BUSY)),
+            None if !error.is_engines_fault() => health.succeeded(now),
+            None if health.failed(now) => {
+                metrics.ejections.inc();
+                tracing::warn!(engine = engine.url(), %error, "the engine is left alone for a while");
+            }
+            None => {}
         }
-        self.member.metrics.failures.inc();
     }
 }
 

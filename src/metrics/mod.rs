@@ -2,11 +2,17 @@
 //!
 //! Labels are bounded: routes, status codes, models and engines of the settings, never what a user wrote. Deliberately absent: logs.
 
+pub mod lifecycle;
+mod pool;
+
+use std::sync::Arc;
 use std::time::Duration;
 
-use prometheus::{
-    HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry, TextEncoder,
-};
+use prometheus::{HistogramOpts, HistogramVec, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry, TextEncoder};
+
+use lifecycle::LifecycleMetrics;
+use pool::{EngineFamilies, PoolFamilies};
+pub use pool::{EngineMetrics, PoolMetrics};
 
 /// Seconds: from a health check to the longest stream.
 const DURATION_BUCKETS: [f64; 14] =
@@ -20,23 +26,10 @@ pub struct Metrics {
     /// Requests whose answer has not been sent in full.
     pub in_flight: IntGauge,
     fast_tokenizer: IntGaugeVec,
-    up: IntGaugeVec,
-    outstanding_tokens: IntGaugeVec,
-    failures: IntCounterVec,
-    resumes: IntCounterVec,
-}
-
-/// The metrics of one engine, resolved once.
-#[derive(Debug, Clone)]
-pub struct EngineMetrics {
-    /// 1 where it answers health checks.
-    pub up: IntGauge,
-    /// Tokens of prompts and replies that it works on.
-    pub outstanding_tokens: IntGauge,
-    /// Requests that failed at it.
-    pub failures: IntCounter,
-    /// Replies that began elsewhere and went on at it.
-    pub resumes: IntCounter,
+    engines: Arc<EngineFamilies>,
+    pools: PoolFamilies,
+    /// Reloads and discoveries.
+    pub lifecycle: LifecycleMetrics,
 }
 
 impl Metrics {
@@ -64,23 +57,12 @@ impl Metrics {
         registry.register(Box::new(duration.clone()))?;
         registry.register(Box::new(in_flight.clone()))?;
         registry.register(Box::new(fast_tokenizer.clone()))?;
-        let gauge = |name, help| IntGaugeVec::new(Opts::new(name, help), &["engine"]);
-        let counter = |name, help| IntCounterVec::new(Opts::new(name, help), &["engine"]);
-        let up = gauge("couplet_engine_up", "1 where the engine answers health checks.")?;
-        let outstanding_tokens =
-            gauge("couplet_engine_outstanding_tokens", "Tokens of prompts and replies that the engine works on.")?;
-        let failures = counter("couplet_engine_failures_total", "Requests that failed at the engine.")?;
-        let resumes =
-            counter("couplet_engine_resumes_total", "Replies that began at another engine and went on at this one.")?;
-        for metric in [&up, &outstanding_tokens] {
-            registry.register(Box::new(metric.clone()))?;
-        }
-        for metric in [&failures, &resumes] {
-            registry.register(Box::new(metric.clone()))?;
-        }
+        let engines = EngineFamilies::register(&registry)?;
+        let pools = PoolFamilies::register(&registry)?;
+        let lifecycle = LifecycleMetrics::register(&registry)?;
         #[cfg(target_os = "linux")]
         registry.register(Box::new(prometheus::process_collector::ProcessCollector::for_self()))?;
-        Ok(Self { registry, requests, duration, in_flight, fast_tokenizer, up, outstanding_tokens, failures, resumes })
+        Ok(Self { registry, requests, duration, in_flight, fast_tokenizer, engines, pools, lifecycle })
     }
 
     /// Counts a request whose answer has ended.
@@ -96,14 +78,13 @@ impl Metrics {
     }
 
     /// The metrics of the engine at a URL.
-    pub fn engine(&self, url: &str) -> EngineMetrics {
-        let labels = [url];
-        EngineMetrics {
-            up: self.up.with_label_values(&labels),
-            outstanding_tokens: self.outstanding_tokens.with_label_values(&labels),
-            failures: self.failures.with_label_values(&labels),
-            resumes: self.resumes.with_label_values(&labels),
-        }
+    pub fn engine(&self, url: &str) -> Arc<EngineMetrics> {
+        self.engines.engine(url)
+    }
+
+    /// The metrics of the pool of a model.
+    pub fn pool(&self, model: &str) -> Arc<PoolMetrics> {
+        self.pools.pool(model)
     }
 
     /// All metrics in Prometheus' text format.

@@ -30,7 +30,7 @@ const DEFAULT_MAX_LOGPROBS: i64 = 20;
 const DEFAULT_SEGMENT_CACHE: usize = 32 << 20;
 
 /// What the server's settings say about its model. Names and meanings are vLLM's flags, where they exist there.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct LoadOptions {
     /// A directory, or a hub id such as `Qwen/Qwen3-8B`.
     pub model: String,

@@ -14,9 +14,14 @@ pub type ByteStream = Pin<Box<dyn Stream<Item = Bytes> + Send>>;
 /// What is sent to a client.
 pub struct Body {
     content: Content,
+    /// Done when the body has to end; a stream ends with these bytes then.
+    cut: Option<(Cut, Bytes)>,
     /// Runs when the body has been sent, or is given up.
     on_end: Option<Box<dyn FnOnce() + Send>>,
 }
+
+/// Done when a body has to end.
+pub type Cut = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 enum Content {
     /// All of it is there.
@@ -33,7 +38,15 @@ impl Body {
 
     /// A body that comes piece by piece.
     pub fn stream(stream: ByteStream) -> Self {
-        Self { content: Content::Stream(stream), on_end: None }
+        Self { content: Content::Stream(stream), cut: None, on_end: None }
+    }
+
+    /// Ends a stream with `last` when `cut` is done. What is whole already is sent.
+    pub fn cut_by(mut self, cut: Cut, last: Bytes) -> Self {
+        if matches!(self.content, Content::Stream(_)) {
+            self.cut = Some((cut, last));
+        }
+        self
     }
 
     /// Runs `hook` when the body ends, however it ends: gauges and timers follow the body, not the handler.
@@ -53,7 +66,7 @@ impl Drop for Body {
 
 impl From<Bytes> for Body {
     fn from(bytes: Bytes) -> Self {
-        Self { content: Content::Whole((!bytes.is_empty()).then_some(bytes)), on_end: None }
+        Self { content: Content::Whole((!bytes.is_empty()).then_some(bytes)), cut: None, on_end: None }
     }
 }
 
@@ -62,7 +75,14 @@ impl HttpBody for Body {
     type Error = std::convert::Infallible;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
-        match &mut self.content {
+        let this = &mut *self;
+        if let Some((cut, last)) = &mut this.cut
+            && cut.as_mut().poll(cx).is_ready()
+        {
+            this.content = Content::Whole(Some(std::mem::take(last)));
+            this.cut = None;
+        }
+        match &mut this.content {
             Content::Whole(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
             Content::Stream(stream) => {
                 stream.as_mut().poll_next(cx).map(|piece| piece.map(|piece| Ok(Frame::data(piece))))

@@ -1,10 +1,10 @@
 //! ACCEPT: the listener, the connections, and what every request passes through.
 //!
 //! ```text
-//! accept ─▶ hyper ─▶ catch panic ─▶ authenticate ─▶ route ─▶ endpoint
-//!                    500, not a     401             404,     errors become
-//!                    dropped        (/v1 …)         405      HTTP here
-//!                    connection
+//! accept ─▶ hyper ─▶ catch panic ─▶ authenticate ─▶ begin ─▶ route ─▶ endpoint
+//!                    500, not a     401             503      404,     errors become
+//!                    dropped        (/v1 …)         where    405      HTTP here
+//!                    connection                     it stops
 //! ```
 
 mod auth;
@@ -17,6 +17,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use http::header::CONNECTION;
+use http::{HeaderValue, Version};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
@@ -28,43 +30,69 @@ use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::api::error::ApiError;
 use crate::endpoints::Context;
+use crate::endpoints::live::{Live, Phase};
 use crate::endpoints::route::Route;
 use crate::respond::http::{self as response, Response};
+use crate::respond::sse;
 use router::Request;
 use self_wake::SelfWake;
 
 /// A client that has not sent its headers after this long is gone.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long streams may go on after a signal to stop.
-const DRAIN_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long clients may take to read what was written before the end.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 /// hyper grows its read buffers to what it needs; a body is read in pieces anyway.
 const MAX_READ_BUFFER: usize = 64 * 1024;
 /// After a failed accept (out of file descriptors) trying at once would only spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// Serves until `stop` is done, then lets the open streams end.
-pub async fn serve(listener: TcpListener, context: Arc<Context>, stop: impl Future<Output = ()>) {
+/// How a server comes to its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Drain {
+    /// How long requests are still taken while readiness is off: load balancers need a while to see it.
+    pub grace: Duration,
+    /// How long requests that have begun may go on after that; then they are cut.
+    pub timeout: Duration,
+}
+
+/// Serves until `stop` is done, then lets the requests end that have begun. Health and readiness are answered until then.
+pub async fn serve(listener: TcpListener, live: Arc<Live>, stop: impl Future<Output = Drain>) {
     let graceful = GracefulShutdown::new();
-    let mut stop = std::pin::pin!(stop);
-    loop {
-        tokio::select! {
-            accepted = listener.accept() => match accepted {
-                Ok((stream, _)) => spawn_connection(stream, &context, &graceful),
-                Err(error) => {
-                    tracing::warn!(%error, "a connection could not be accepted");
-                    tokio::time::sleep(ACCEPT_PAUSE).await;
-                }
-            },
-            () = &mut stop => break,
-        }
+    tokio::select! {
+        never = accept(&listener, &live, &graceful) => match never {},
+        () = async { drain(&live, stop.await).await } => {}
     }
     drop(listener);
-    if tokio::time::timeout(DRAIN_TIMEOUT, graceful.shutdown()).await.is_err() {
-        tracing::warn!(seconds = DRAIN_TIMEOUT.as_secs(), "streams were still open after the drain time and are cut");
+    if tokio::time::timeout(CLOSE_TIMEOUT, graceful.shutdown()).await.is_err() {
+        tracing::debug!("connections were still open at the end");
     }
 }
 
-fn spawn_connection(stream: TcpStream, context: &Arc<Context>, graceful: &GracefulShutdown) {
+async fn accept(listener: &TcpListener, live: &Arc<Live>, graceful: &GracefulShutdown) -> Infallible {
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => spawn_connection(stream, live, graceful),
+            Err(error) => {
+                tracing::warn!(%error, "a connection could not be accepted");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+async fn drain(live: &Live, Drain { grace, timeout }: Drain) {
+    tracing::info!(grace = grace.as_secs_f64(), timeout = timeout.as_secs_f64(), "stopping; no longer ready");
+    live.enter(Phase::Leaving);
+    tokio::time::sleep(grace).await;
+    live.enter(Phase::Draining);
+    if tokio::time::timeout(timeout, live.idle()).await.is_err() {
+        tracing::warn!(seconds = timeout.as_secs_f64(), "requests still went on after the drain time and are cut");
+        live.enter(Phase::Cut);
+        let _ = tokio::time::timeout(CLOSE_TIMEOUT, live.idle()).await; // who does not read gets no end
+    }
+}
+
+fn spawn_connection(stream: TcpStream, live: &Arc<Live>, graceful: &GracefulShutdown) {
     // Tokens are small: waiting to fill a packet would delay each of them.
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "TCP_NODELAY could not be set");
@@ -72,7 +100,7 @@ fn spawn_connection(stream: TcpStream, context: &Arc<Context>, graceful: &Gracef
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT).max_buf_size(MAX_READ_BUFFER);
     builder.http2().timer(TokioTimer::new());
-    let service = TowerToHyperService::new(stack(Arc::clone(context)));
+    let service = TowerToHyperService::new(stack(Arc::clone(live)));
     let connection = builder.serve_connection(TokioIo::new(stream), service).into_owned();
     let connection = SelfWake::new(graceful.watch(connection));
     tokio::spawn(async move {
@@ -87,29 +115,60 @@ type StackResponse = http::Response<tower_http::body::UnsyncBoxBody<Bytes, tower
 
 /// The tower stack, from the outside in.
 fn stack(
-    context: Arc<Context>,
+    live: Arc<Live>,
 ) -> impl Service<Request, Response = StackResponse, Error = Infallible, Future: Send + 'static> + Clone + Send + 'static
 {
     ServiceBuilder::new()
         // A panic is a defect, but the client gets its answer and the connection lives on.
         .layer(CatchPanicLayer::custom(panicked))
-        .service(service_fn(move |request: Request| handle(Arc::clone(&context), request)))
+        .service(service_fn(move |request: Request| handle(Arc::clone(&live), request)))
 }
 
-async fn handle(context: Arc<Context>, request: Request) -> Result<Response, Infallible> {
+async fn handle(live: Arc<Live>, request: Request) -> Result<Response, Infallible> {
     let started = Instant::now();
+    let context = live.context();
     let route = Route::of(request.uri().path());
     let name = route.map_or("other", Route::name);
     context.metrics.in_flight.inc();
     let mut counted = CountedRequest { context: Arc::clone(&context), route: name, started, status: 499 };
-    let answer = if auth::allows(&context.settings.api_keys, &request) {
-        router::answer(context, route, request).await
+    let response = if !auth::allows(&context.settings.api_keys, &request) {
+        response::error(&ApiError::unauthorized())
+    } else if route.is_none_or(Route::only_tells) {
+        router::answer(context, live.phase(), route, request).await.unwrap_or_else(|error| response::error(&error))
     } else {
-        Err(ApiError::unauthorized())
+        work(&live, context, route, request).await
     };
-    let response = answer.unwrap_or_else(|error| response::error(&error));
     counted.status = response.status().as_u16();
     Ok(response.map(|body| body.on_end(move || drop(counted))))
+}
+
+/// Answers a request that the server waits for when it stops.
+async fn work(live: &Live, context: Arc<Context>, route: Option<Route>, request: Request) -> Response {
+    let Some(going) = live.begin() else { return refused(request.version()) };
+    let answer = tokio::select! {
+        answer = router::answer(context, live.phase(), route, request) => answer,
+        () = going.clone().cut() => Err(stopping()),
+    };
+    let response = answer.unwrap_or_else(|error| response::error(&error));
+    let last = sse::broken_off(&stopping());
+    response.map(|body| body.cut_by(Box::pin(going.cut()), last))
+}
+
+fn stopping() -> ApiError {
+    ApiError {
+        retry_after: Some(1),
+        ..ApiError::unavailable("couplet is stopping; ask again, and another one answers")
+    }
+}
+
+/// 503, and the connection is closed, so that its client's next request goes elsewhere.
+fn refused(version: Version) -> Response {
+    let mut response = response::error(&stopping());
+    // HTTP/2 has no such header.
+    if version < Version::HTTP_2 {
+        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    }
+    response
 }
 
 /// Counts a request when its answer has ended, also where nobody waited for it (499, as nginx calls it).

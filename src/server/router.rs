@@ -6,6 +6,7 @@ use http::Method;
 use hyper::body::Incoming;
 
 use crate::api::error::ApiError;
+use crate::endpoints::live::Phase;
 use crate::endpoints::route::Route;
 use crate::endpoints::{self, Context};
 use crate::respond::http::{self as response, Response};
@@ -16,6 +17,7 @@ pub(super) type Request = http::Request<Incoming>;
 /// Answers a request.
 pub(super) async fn answer(
     context: Arc<Context>,
+    phase: Phase,
     route: Option<Route>,
     request: Request,
 ) -> Result<Response, ApiError> {
@@ -23,6 +25,9 @@ pub(super) async fn answer(
     let method = request.method();
     if !route.allowed().split(", ").any(|allowed| method == allowed) {
         return Ok(response::method_not_allowed(route.allowed()));
+    }
+    if route == Route::Ready {
+        return Ok(endpoints::admin::ready(&context, phase != Phase::Serving));
     }
     if *method == Method::GET || route == Route::Ping {
         return Ok(endpoints::admin::answer(&context, route));

@@ -20,6 +20,8 @@ use crate::api::error::ApiError;
 pub(super) type Body = UnsyncBoxBody<Bytes, io::Error>;
 
 const GARBAGE: &str = "{\"request_id\": \"generate-tokens-, choices: [";
+/// How long an answer is that is far too long.
+const OVERSIZE: usize = 1 << 20;
 
 /// A JSON response.
 pub(super) fn json(status: u16, body: &impl Serialize) -> Response<Body> {
@@ -66,7 +68,8 @@ pub(super) async fn whole(mut generation: Generation) -> io::Result<Response<Bod
     while let Some(step) = generation.next().await {
         match step {
             Step::Tokens(delta) => choices[delta.choice as usize].extend(delta, generation.job.logprobs, &scale),
-            Step::Garbage => return Ok(typed(200, "application/json", GARBAGE)),
+            Step::Garbage | Step::Truncate => return Ok(typed(200, "application/json", GARBAGE)),
+            Step::Oversize => return Ok(typed(200, "application/json", oversize())),
             Step::Die => return Err(died()),
         }
     }
@@ -117,6 +120,8 @@ impl Events {
         match self.generation.next().await {
             Some(Step::Tokens(delta)) => (Ok(self.event(delta)), true),
             Some(Step::Garbage) => (Ok(Bytes::from(format!("data: {GARBAGE}\n\n"))), true),
+            Some(Step::Truncate) => (Ok(Bytes::from(format!("data: {GARBAGE}"))), false),
+            Some(Step::Oversize) => (Ok(Bytes::from(format!("data: {}\n\n", oversize()))), true),
             Some(Step::Die) => (Err(died()), false),
             None => (Ok(self.last()), false),
         }
@@ -159,6 +164,10 @@ impl Events {
 fn scale(generation: &Generation) -> Scale {
     let options = &generation.engine.options;
     Scale { seed: options.seed, vocab_size: options.vocab_size.max(1), legacy: options.legacy_logprobs }
+}
+
+fn oversize() -> String {
+    format!("{{\"choices\": [], \"padding\": \"{}\"}}", "x".repeat(OVERSIZE))
 }
 
 fn died() -> io::Error {

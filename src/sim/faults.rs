@@ -25,6 +25,22 @@ pub struct Faults {
     /// Send one event that is not JSON and go on; not streamed: a body that is not JSON.
     #[arg(long, value_name = "N")]
     pub garbage_after_tokens: Option<u64>,
+    /// End the stream in the middle of an event, as if that were all.
+    #[arg(long, value_name = "N")]
+    pub truncate_after_tokens: Option<u64>,
+    /// Send an event of a MiB and go on; not streamed: a body of a MiB.
+    #[arg(long, value_name = "N")]
+    pub oversize_after_tokens: Option<u64>,
+    /// End the reply with finish reason `abort`, as an engine does that shuts down.
+    #[arg(long, value_name = "N")]
+    pub abort_after_tokens: Option<u64>,
+    /// Answer with another content type.
+    #[arg(long)]
+    pub wrong_type: bool,
+    /// Answer health checks with this status. Only as a flag.
+    #[arg(long, value_name = "STATUS", value_parser = clap::value_parser!(u16).range(400..600))]
+    #[serde(skip)]
+    pub health_status: Option<u16>,
 }
 
 /// A fault that happens between two tokens.
@@ -33,6 +49,9 @@ pub(super) enum Fault {
     Die,
     Stall,
     Garbage,
+    Truncate,
+    Oversize,
+    Abort,
 }
 
 impl Faults {
@@ -44,6 +63,11 @@ impl Faults {
             die_after_tokens: self.die_after_tokens.or(flags.die_after_tokens),
             stall_after_tokens: self.stall_after_tokens.or(flags.stall_after_tokens),
             garbage_after_tokens: self.garbage_after_tokens.or(flags.garbage_after_tokens),
+            truncate_after_tokens: self.truncate_after_tokens.or(flags.truncate_after_tokens),
+            oversize_after_tokens: self.oversize_after_tokens.or(flags.oversize_after_tokens),
+            abort_after_tokens: self.abort_after_tokens.or(flags.abort_after_tokens),
+            wrong_type: self.wrong_type || flags.wrong_type,
+            health_status: flags.health_status,
         }
     }
 
@@ -67,6 +91,9 @@ impl Faults {
             (self.die_after_tokens, Fault::Die),
             (self.stall_after_tokens, Fault::Stall),
             (self.garbage_after_tokens, Fault::Garbage),
+            (self.truncate_after_tokens, Fault::Truncate),
+            (self.oversize_after_tokens, Fault::Oversize),
+            (self.abort_after_tokens, Fault::Abort),
         ]
         .into_iter()
         .filter_map(|(after, fault)| Some((after?, fault)))

@@ -42,6 +42,10 @@ pub(super) enum Step {
     Die,
     /// Something that is not an event goes out.
     Garbage,
+    /// The answer ends in the middle.
+    Truncate,
+    /// An event that is far too long goes out.
+    Oversize,
 }
 
 /// New tokens of one choice.
@@ -129,6 +133,9 @@ impl Generation {
                     return Some(Step::Die);
                 }
                 Some(Fault::Garbage) => return Some(Step::Garbage),
+                Some(Fault::Truncate) => return Some(Step::Truncate),
+                Some(Fault::Oversize) => return Some(Step::Oversize),
+                Some(Fault::Abort) => self.aborted = true,
                 Some(Fault::Stall) => self.wait_for_abort().await,
                 None => {
                     self.turn += 1;

@@ -140,6 +140,7 @@ async fn handle(request: Request<Incoming>, engine: Arc<Engine>) -> io::Result<R
         "/load" => Ok(answer::json(200, &json!({"server_load": engine.load()}))),
         "/metrics" => Ok(answer::typed(200, "text/plain; version=1.0.0; charset=utf-8", engine.metrics())),
         "/openapi.json" => Ok(openapi(&engine)),
+        "/health" => Ok(answer::empty(engine.options.faults.health_status.unwrap_or(200))),
         _ => Ok(answer::empty(200)),
     }
 }
@@ -177,9 +178,13 @@ async fn generate(request: Request<Incoming>, engine: &Arc<Engine>) -> io::Resul
     if let Err(refusal) = job.admit() {
         return Ok(if job.stream { answer::error_in_stream(&refusal) } else { answer::error(&refusal) });
     }
-    let stream = job.stream;
+    let (stream, wrong_type) = (job.stream, job.faults.wrong_type);
     let generation = Generation::new(job, engine);
-    if stream { Ok(answer::streamed(generation)) } else { answer::whole(generation).await }
+    let mut response = if stream { answer::streamed(generation) } else { answer::whole(generation).await? };
+    if wrong_type {
+        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/html"));
+    }
+    Ok(response)
 }
 
 fn is_json(request: &Request<Incoming>) -> bool {
@@ -217,7 +222,7 @@ async fn abort(request: Request<Incoming>, engine: &Engine) -> Response<Body> {
 }
 
 fn models(engine: &Engine) -> Response<Body> {
-    let Options { model_name, max_model_len, .. } = &engine.options;
+    let Options { model_name, lora_name, max_model_len, .. } = &engine.options;
     let root = model_name.first();
     let card = |name| {
         json!({
@@ -225,7 +230,13 @@ fn models(engine: &Engine) -> Response<Body> {
             "max_model_len": max_model_len, "permission": [],
         })
     };
-    let data: Vec<_> = model_name.iter().map(card).collect();
+    let adapter = |name| {
+        json!({
+            "id": name, "object": "model", "created": 0, "owned_by": "vllm", "root": format!("/loras/{name}"),
+            "parent": root, "max_model_len": null, "permission": [],
+        })
+    };
+    let data: Vec<_> = model_name.iter().map(card).chain(lora_name.iter().map(adapter)).collect();
     answer::json(200, &json!({"object": "list", "data": data}))
 }
 

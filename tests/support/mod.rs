@@ -5,6 +5,8 @@
 
 pub mod chat;
 pub mod couplet;
+pub mod dns;
 pub mod http;
+pub mod pool;
 pub mod sim;
 pub mod tiny;

@@ -1,0 +1,217 @@
+//! What is counted of engines and their pools.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use prometheus::{
+    Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
+};
+
+/// The metrics of all engines. An engine that left the pools leaves no series behind: where pools follow DNS, addresses
+/// come and go without end.
+#[derive(Debug)]
+pub(super) struct EngineFamilies {
+    up: IntGaugeVec,
+    outstanding_tokens: IntGaugeVec,
+    failures: IntCounterVec,
+    ejections: IntCounterVec,
+    resumes: IntCounterVec,
+    known: Mutex<HashMap<String, Weak<EngineMetrics>>>,
+}
+
+/// The metrics of one engine, resolved once.
+#[derive(Debug)]
+pub struct EngineMetrics {
+    /// 1 where it answers health checks.
+    pub up: IntGauge,
+    /// Tokens of prompts and replies that it works on.
+    pub outstanding_tokens: IntGauge,
+    /// How many times it was left alone after failures.
+    pub ejections: IntCounter,
+    /// Replies that began elsewhere and went on at it.
+    pub resumes: IntCounter,
+    url: String,
+    /// The kinds of failures that there were.
+    failed: Mutex<BTreeSet<&'static str>>,
+    families: Arc<EngineFamilies>,
+}
+
+impl EngineFamilies {
+    /// Registers everything.
+    pub(super) fn register(registry: &Registry) -> Result<Arc<Self>, prometheus::Error> {
+        let gauge = |name, help| {
+            let metric = IntGaugeVec::new(Opts::new(name, help), &["engine"])?;
+            registry.register(Box::new(metric.clone())).map(|()| metric)
+        };
+        let counter = |name, help, labels: &[&str]| {
+            let metric = IntCounterVec::new(Opts::new(name, help), labels)?;
+            registry.register(Box::new(metric.clone())).map(|()| metric)
+        };
+        Ok(Arc::new(Self {
+            up: gauge("couplet_engine_up", "1 where the engine answers health checks.")?,
+            outstanding_tokens: gauge(
+                "couplet_engine_outstanding_tokens",
+                "Tokens of prompts and replies that the engine works on.",
+            )?,
+            failures: counter(
+                "couplet_engine_failures_total",
+                "Requests that failed at the engine, by what went wrong.",
+                &["engine", "kind"],
+            )?,
+            ejections: counter(
+                "couplet_engine_ejections_total",
+                "How many times the engine was left alone after failures.",
+                &["engine"],
+            )?,
+            resumes: counter(
+                "couplet_engine_resumes_total",
+                "Replies that began at another engine and went on at this one.",
+                &["engine"],
+            )?,
+            known: Mutex::default(),
+        }))
+    }
+
+    /// The metrics of the engine at a URL: the same for all who ask, for as long as one of them keeps them.
+    pub(super) fn engine(self: &Arc<Self>, url: &str) -> Arc<EngineMetrics> {
+        let mut known = self.known();
+        if let Some(metrics) = known.get(url).and_then(Weak::upgrade) {
+            return metrics;
+        }
+        let metrics = Arc::new(EngineMetrics {
+            up: self.up.with_label_values(&[url]),
+            outstanding_tokens: self.outstanding_tokens.with_label_values(&[url]),
+            ejections: self.ejections.with_label_values(&[url]),
+            resumes: self.resumes.with_label_values(&[url]),
+            url: url.to_owned(),
+            failed: Mutex::default(),
+            families: Arc::clone(self),
+        });
+        known.insert(url.to_owned(), Arc::downgrade(&metrics));
+        metrics
+    }
+
+    fn known(&self) -> MutexGuard<'_, HashMap<String, Weak<EngineMetrics>>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for EngineMetrics {
+    fn drop(&mut self) {
+        let mut known = self.families.known();
+        let labels = [self.url.as_str()];
+        if known.get(&self.url).is_some_and(|other| other.strong_count() > 0) {
+            return; // the engine is back, and goes on counting
+        }
+        known.remove(&self.url);
+        for gauge in [&self.families.up, &self.families.outstanding_tokens] {
+            let _ = gauge.remove_label_values(&labels); // fails where it is gone, which is as good
+        }
+        for counter in [&self.families.ejections, &self.families.resumes] {
+            let _ = counter.remove_label_values(&labels);
+        }
+        for kind in self.failed.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+            let _ = self.families.failures.remove_label_values(&[self.url.as_str(), kind]);
+        }
+    }
+}
+
+impl EngineMetrics {
+    /// A request failed in this way.
+    pub fn failed(&self, kind: &'static str) {
+        self.failed.lock().unwrap_or_else(PoisonError::into_inner).insert(kind);
+        self.families.failures.with_label_values(&[self.url.as_str(), kind]).inc();
+    }
+}
+
+/// Seconds: from a place that comes free at once to the longest that anybody waits.
+const QUEUE_BUCKETS: [f64; 9] = [0.001, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0];
+
+/// The metrics of all pools, by the model that they run.
+#[derive(Debug)]
+pub(super) struct PoolFamilies {
+    running: IntGaugeVec,
+    queued: IntGaugeVec,
+    queue_seconds: HistogramVec,
+    refused: IntCounterVec,
+}
+
+/// The metrics of one pool, resolved once.
+#[derive(Debug)]
+pub struct PoolMetrics {
+    /// Requests that were let in and whose answer has not been sent in full.
+    pub running: IntGauge,
+    /// Requests that wait for a place.
+    pub queued: IntGauge,
+    /// How long they waited, however that ended.
+    pub queue_seconds: Histogram,
+    refused: IntCounterVec,
+    model: String,
+}
+
+impl PoolFamilies {
+    /// Registers everything.
+    pub(super) fn register(registry: &Registry) -> Result<Self, prometheus::Error> {
+        let gauge = |name, help| {
+            let metric = IntGaugeVec::new(Opts::new(name, help), &["model"])?;
+            registry.register(Box::new(metric.clone())).map(|()| metric)
+        };
+        let queue_seconds = HistogramOpts::new("couplet_pool_queue_seconds", "How long requests waited for a place.")
+            .buckets(QUEUE_BUCKETS.to_vec());
+        let queue_seconds = HistogramVec::new(queue_seconds, &["model"])?;
+        registry.register(Box::new(queue_seconds.clone()))?;
+        let refused = IntCounterVec::new(
+            Opts::new(
+                "couplet_pool_refused_total",
+                "Requests that were not let in: queue_full, queue_timeout, rate_limit.",
+            ),
+            &["model", "reason"],
+        )?;
+        registry.register(Box::new(refused.clone()))?;
+        Ok(Self {
+            running: gauge("couplet_pool_running_requests", "Requests that were let in and not answered in full.")?,
+            queued: gauge("couplet_pool_queued_requests", "Requests that wait for a place.")?,
+            queue_seconds,
+            refused,
+        })
+    }
+
+    /// The metrics of the pool of a model.
+    pub(super) fn pool(&self, model: &str) -> Arc<PoolMetrics> {
+        Arc::new(PoolMetrics {
+            running: self.running.with_label_values(&[model]),
+            queued: self.queued.with_label_values(&[model]),
+            queue_seconds: self.queue_seconds.with_label_values(&[model]),
+            refused: self.refused.clone(),
+            model: model.to_owned(),
+        })
+    }
+}
+
+impl PoolMetrics {
+    /// A request was not let in.
+    pub fn refused(&self, reason: &'static str) {
+        self.refused.with_label_values(&[self.model.as_str(), reason]).inc();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_engine_that_nobody_keeps_leaves_no_series() {
+        let registry = Registry::new();
+        let families = EngineFamilies::register(&registry).unwrap();
+        let series = || registry.gather().iter().map(|family| family.get_metric().len()).sum::<usize>();
+        let (first, second) = (families.engine("http://a"), families.engine("http://a"));
+        first.resumes.inc();
+        assert_eq!((second.resumes.get(), series()), (1, 4));
+        first.failed("connect");
+        drop(first);
+        assert_eq!(series(), 5);
+        drop(second);
+        assert_eq!(series(), 0);
+        assert_eq!(families.engine("http://a").resumes.get(), 0);
+    }
+}
