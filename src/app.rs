@@ -177,7 +177,7 @@ impl App {
             let before = running::predecessors(&running, &models);
             let load = |(model, before)| Running::load(model, &metrics, before);
             let loaded = models.iter().cloned().zip(before).map(load).collect();
-                loaded
+            loaded
         };
         tokio::task::spawn_blocking(load).await.unwrap_or(Err(StartError::Panicked))
     }

@@ -24,6 +24,7 @@ pub mod demo;
 pub mod derender;
 pub mod endpoints;
 pub mod engine;
+pub mod grammar;
 pub mod metrics;
 pub mod model;
 pub mod parsers;

@@ -53,7 +53,7 @@ impl Running {
         let roster = Roster::new(&settings, expected, metrics, before.and_then(|before| before.roster.as_deref()))?;
         let roster = roster.map(Arc::new);
         let pool = roster.as_ref().map(|roster| Arc::clone(roster.pool()));
-        Ok(Self { settings, served: Arc::new(Served { model, dialect, pool }), roster })
+        Ok(Self { settings, served: Arc::new(Served::new(model, dialect, pool, metrics)), roster })
     }
 
     /// Asks the engines what they are, and watches over them from then on.

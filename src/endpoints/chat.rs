@@ -7,6 +7,7 @@ use futures_util::{StreamExt, stream};
 use http::HeaderMap;
 
 use super::plan::{self, Reader, TextFields};
+use super::structured::{self, Answer};
 use super::{Context, coupled};
 use crate::api::chat::ChatRequest;
 use crate::api::error::ApiError;
@@ -16,7 +17,7 @@ use crate::derender::logprobs::{self, ChatLogprobs, Style};
 use crate::derender::pieces::Pieces;
 use crate::derender::prompt_logprobs::PromptLogprobs;
 use crate::derender::text::Finish;
-use crate::engine::{EngineError, Generation};
+use crate::engine::EngineError;
 use crate::parsers::{Events, Message};
 use crate::render;
 use crate::respond::body::ByteStream;
@@ -43,13 +44,14 @@ pub async fn create(context: Arc<Context>, headers: &HeaderMap, body: &Bytes) ->
     }
     let plan = plan::chat(served, &request, text, facts, None);
     let streams = request.stream == Some(true);
-    let generate = coupled::for_engine(rendered.generate, served, streams || !plan.text.stop.is_empty());
+    let mut generate = coupled::for_engine(rendered.generate, served, streams || !plan.text.stop.is_empty());
     let object = if streams { "chat.completion.chunk" } else { "chat.completion" };
     let envelope = Envelope::new(&id, object, coupled::now(), served.called(request.model.as_deref()));
     let counts_reasoning = served.has_reasoning_parser();
     let caller = coupled::caller(headers, pool, request.user.as_deref());
     let interval = pool.options().keep_alive_interval;
-    let generations = coupled::generate(Arc::clone(pool), caller, vec![generate]);
+    let grammar = context.heavy.render(body, || structured::take(served, &mut generate, Some(&plan)))?;
+    let generations = coupled::generate(Arc::clone(pool), caller, vec![(generate, grammar)]);
     let reply = async move {
         let generation = generations.await?.pop().ok_or_else(|| ApiError::internal("no engine was asked"))?;
         let style = Style::chat(
@@ -103,7 +105,7 @@ struct Reply {
     style: Style,
     counts_reasoning: bool,
     envelope: Envelope,
-    generation: Generation,
+    generation: Answer,
     choices: Vec<Choice>,
 }
 

@@ -11,6 +11,7 @@ use http::HeaderMap;
 use super::Context;
 use super::coupled::{self, PassedOn};
 use super::plan::{self, Reader, TextFields};
+use super::structured::{self, Answer};
 use crate::api::completions::CompletionRequest;
 use crate::api::error::ApiError;
 use crate::api::generate::{GenerateChoice, GenerateResponse};
@@ -18,7 +19,7 @@ use crate::derender::logprobs::{CompletionLogprobs, Style};
 use crate::derender::pieces::Pieces;
 use crate::derender::prompt_logprobs::PromptLogprobs;
 use crate::derender::text::{Finish, Plan, State};
-use crate::engine::{EngineError, Generation};
+use crate::engine::EngineError;
 use crate::respond::body::ByteStream;
 use crate::respond::completion::{self, write_chunk, write_whole_choice};
 use crate::respond::envelope::Envelope;
@@ -44,7 +45,9 @@ pub async fn create(context: Arc<Context>, headers: &HeaderMap, body: &Bytes) ->
         let ids = rendered.generate.token_ids.clone();
         let text = rendered.prompt_text.unwrap_or_else(|| plan.vocabulary.decode_ids(&ids));
         prompts.push(PromptText { ids, text });
-        requests.push(coupled::for_engine(rendered.generate, served, from_engine));
+        let mut request = coupled::for_engine(rendered.generate, served, from_engine);
+        let grammar = structured::take(served, &mut request, None)?;
+        requests.push((request, grammar));
     }
     let envelope = Envelope::new(&id, "text_completion", coupled::now(), served.called(request.model.as_deref()));
     let caller = coupled::caller(headers, pool, request.user.as_deref());
@@ -76,7 +79,7 @@ struct PromptText {
 
 /// The engine's answers to all prompts, read in turns.
 struct Generations {
-    list: Vec<Generation>,
+    list: Vec<Answer>,
     turn: usize,
 }
 
@@ -407,7 +410,7 @@ impl Streamed {
     }
 
     fn fail(&mut self, error: &ApiError) {
-        self.reply.generations.list.iter_mut().for_each(Generation::stop);
+        self.reply.generations.list.iter_mut().for_each(Answer::stop);
         sse::error(&mut self.json, error);
         sse::done(&mut self.json);
         self.ended = true;

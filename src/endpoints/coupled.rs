@@ -9,13 +9,14 @@ use http::HeaderMap;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
+use super::structured::{Answer, Grammar};
 use super::{Context, Served};
 use crate::api::chat::ChatRequest;
 use crate::api::completions::CompletionRequest;
 use crate::api::error::ApiError;
 use crate::api::generate::{GenerateRequest, GenerateResponse};
 use crate::api::sampling::StreamOptions;
-use crate::engine::{Caller, Generation, Pool};
+use crate::engine::{Caller, Pool};
 use crate::model::template::LocalTime;
 use crate::render::{self, Rendered};
 use crate::respond::body::ByteStream;
@@ -43,16 +44,15 @@ pub(super) fn caller(headers: &HeaderMap, pool: &Pool, user: Option<&str>) -> Ca
     }
 }
 
+/// A request for an engine, and the grammar that couplet keeps its reply to.
+pub(super) type Order = (GenerateRequest, Option<Grammar>);
+
 /// Sends requests to the engines of a pool, all of them together when there is a place for one.
-pub(super) async fn generate(
-    pool: Arc<Pool>,
-    caller: Caller,
-    requests: Vec<GenerateRequest>,
-) -> Result<Vec<Generation>, ApiError> {
-    let tokens = requests.iter().map(|request| request.token_ids.len()).sum();
+pub(super) async fn generate(pool: Arc<Pool>, caller: Caller, orders: Vec<Order>) -> Result<Vec<Answer>, ApiError> {
+    let tokens = orders.iter().map(|(request, _)| request.token_ids.len()).sum();
     let ticket = Arc::new(pool.admit(&caller, tokens).await?);
-    let generations = requests.into_iter().map(|request| pool.generate(request, &caller, Arc::clone(&ticket)));
-    Ok(future::try_join_all(generations).await?)
+    let answers = orders.into_iter().map(|(request, grammar)| Answer::open(&pool, &caller, &ticket, request, grammar));
+    Ok(future::try_join_all(answers).await?)
 }
 
 /// Answers with a stream that is still being opened. What goes wrong before the first interval is an answer with an error's

@@ -10,10 +10,11 @@ pub mod live;
 mod plan;
 pub mod render;
 pub mod route;
+mod structured;
 pub mod tokenize;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -22,7 +23,8 @@ use http::HeaderMap;
 use crate::api::error::ApiError;
 use crate::api::validate;
 use crate::engine::Pool;
-use crate::metrics::Metrics;
+use crate::grammar::{GrammarError, Grammars};
+use crate::metrics::{GrammarMetrics, Metrics};
 use crate::model::Model;
 use crate::parsers::Dialect;
 use crate::respond::http::{self as response, Response};
@@ -51,9 +53,23 @@ pub struct Served {
     pub dialect: Option<Arc<Dialect>>,
     /// Engines; `None` where only the raw steps are served.
     pub pool: Option<Arc<Pool>>,
+    grammars: OnceLock<Result<Grammars, GrammarError>>,
+    grammar_metrics: Arc<GrammarMetrics>,
 }
 
 impl Served {
+    /// A model, what it speaks, and its engines.
+    pub fn new(model: Arc<Model>, dialect: Option<Arc<Dialect>>, pool: Option<Arc<Pool>>, metrics: &Metrics) -> Self {
+        let grammar_metrics = metrics.grammar(model.names().first().map_or("", String::as_str));
+        Self { model, dialect, pool, grammars: OnceLock::new(), grammar_metrics }
+    }
+
+    /// Its tokens, ready for grammars; read when the first one comes.
+    fn grammars(&self) -> Result<&Grammars, ApiError> {
+        let grammars = self.grammars.get_or_init(|| Grammars::new(&self.model));
+        grammars.as_ref().map_err(|error| structured::refused(error.clone()))
+    }
+
     /// The name that answers carry.
     pub fn name(&self) -> &str {
         self.model.names().first().map_or("", String::as_str)

@@ -23,6 +23,7 @@ pub mod pool;
 mod rate;
 mod wire;
 
+pub use admission::Ticket;
 pub use client::Engine;
 pub use error::EngineError;
 pub use generation::Generation;

@@ -12,6 +12,7 @@ use tokio::sync::Notify;
 
 use super::EngineError;
 use super::admission::{self, Admission, Refusal, Ticket};
+use super::capabilities::Kind;
 use super::client::{Attempt, Engine};
 use super::generation::Generation;
 use super::health::{self, Check, Health};
@@ -196,6 +197,12 @@ impl Pool {
         self.chooser.keep(&members.iter().map(|member| member.id()).collect());
         self.members.store(Arc::new(members));
         self.replaced.notify_one();
+    }
+
+    /// Whether all of its engines are known to take grammars.
+    pub fn takes_grammars(&self) -> bool {
+        let members = self.members.load();
+        !members.is_empty() && members.iter().all(|member| member.engine.capabilities().kind == Kind::ScaleOut)
     }
 
     /// Waits until there is a place for a request with a prompt of `tokens`.

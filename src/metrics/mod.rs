@@ -2,6 +2,7 @@
 //!
 //! Labels are bounded: routes, status codes, models and engines of the settings, never what a user wrote. Deliberately absent: logs.
 
+mod grammar;
 pub mod lifecycle;
 mod pool;
 
@@ -10,6 +11,8 @@ use std::time::Duration;
 
 use prometheus::{HistogramOpts, HistogramVec, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry, TextEncoder};
 
+use grammar::GrammarFamilies;
+pub use grammar::GrammarMetrics;
 use lifecycle::LifecycleMetrics;
 use pool::{EngineFamilies, PoolFamilies};
 pub use pool::{EngineMetrics, PoolMetrics};
@@ -28,6 +31,7 @@ pub struct Metrics {
     fast_tokenizer: IntGaugeVec,
     engines: Arc<EngineFamilies>,
     pools: PoolFamilies,
+    grammars: GrammarFamilies,
     /// Reloads and discoveries.
     pub lifecycle: LifecycleMetrics,
 }
@@ -59,10 +63,11 @@ impl Metrics {
         registry.register(Box::new(fast_tokenizer.clone()))?;
         let engines = EngineFamilies::register(&registry)?;
         let pools = PoolFamilies::register(&registry)?;
+        let grammars = GrammarFamilies::register(&registry)?;
         let lifecycle = LifecycleMetrics::register(&registry)?;
         #[cfg(target_os = "linux")]
         registry.register(Box::new(prometheus::process_collector::ProcessCollector::for_self()))?;
-        Ok(Self { registry, requests, duration, in_flight, fast_tokenizer, engines, pools, lifecycle })
+        Ok(Self { registry, requests, duration, in_flight, fast_tokenizer, engines, pools, grammars, lifecycle })
     }
 
     /// Counts a request whose answer has ended.
@@ -85,6 +90,11 @@ impl Metrics {
     /// The metrics of the pool of a model.
     pub fn pool(&self, model: &str) -> Arc<PoolMetrics> {
         self.pools.pool(model)
+    }
+
+    /// The metrics of the grammars of a model.
+    pub fn grammar(&self, model: &str) -> Arc<GrammarMetrics> {
+        self.grammars.of(model)
     }
 
     /// All metrics in Prometheus' text format.

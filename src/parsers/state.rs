@@ -23,6 +23,11 @@ impl State {
         self.calls
     }
 
+    /// Whether the reply stands inside its reasoning.
+    pub fn is_reasoning(&self) -> bool {
+        self.reasoning.inside
+    }
+
     /// Tokens of reasoning so far, for `usage.completion_tokens_details`.
     pub fn reasoning_tokens(&self) -> usize {
         self.reasoning.tokens
