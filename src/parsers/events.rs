@@ -195,12 +195,6 @@ impl Events {
         }
     }
 
-    /// How much of a call's arguments its last entry holds.
-    pub(super) fn arguments_len(&self, index: usize) -> usize {
-        let last = self.calls.last().filter(|last| last.index == index);
-        last.and_then(|last| last.arguments.as_ref()).map_or(0, ExactSizeIterator::len)
-    }
-
     fn push(&mut self, text: &str) -> Range<usize> {
         let start = self.call_text.len();
         self.call_text.push_str(text);

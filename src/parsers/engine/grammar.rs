@@ -66,6 +66,10 @@ pub(in crate::parsers) enum Act {
     /// The name is complete: the call is announced, before its body says anything. In a grammar that has this, a call
     /// that ends before is none.
     Announce,
+    /// The text from here on is kept until a call is announced.
+    Keep,
+    /// What was kept is content: there was no call in it.
+    GiveBack,
 }
 
 /// In mode `from`, `mark` does `acts` and goes to mode `to`.
@@ -179,6 +183,7 @@ impl ReadTools for Compiled {
             out.note_unclosed(memory.announced);
             self.end(memory, "", out);
         }
+        give_back(memory, out);
         let blank = std::mem::take(&mut memory.blank);
         if !memory.called && !self.grammar.manners.holds_tail {
             out.content(&blank);
@@ -365,6 +370,8 @@ impl Compiled {
                 Act::Begin => self.begin(memory, literal, out),
                 Act::End => self.end(memory, literal, out),
                 Act::Announce => self.announce(memory, out),
+                Act::Keep => literal.clone_into(&mut memory.raw),
+                Act::GiveBack => drop(give_back(memory, out)),
                 Act::BeginHere | Act::Text | Act::First => {}
             }
         }
@@ -389,9 +396,8 @@ impl Compiled {
         memory.open = true;
         memory.announced = false;
         memory.name.clear();
-        memory.raw.clear();
         if self.grammar.manners.unknown == Unknown::GivenBack {
-            memory.raw.push_str(literal);
+            literal.clone_into(&mut memory.raw);
         }
         memory.body = self.grammar.body.begin(literal);
         out.note_body();
@@ -448,17 +454,21 @@ impl Compiled {
         if self.grammar.manners.ends_apart && literal.is_empty() {
             out.events.set_apart();
         }
-        if !memory.raw.is_empty() {
-            give_back(memory, out);
-        } else if memory.announced || self.grammar.body.names_itself() {
+        let none = self.grammar.manners.unknown == Unknown::GivenBack && give_back(memory, out);
+        if !none && (memory.announced || self.grammar.body.names_itself()) {
             self.grammar.body.end(body, literal, out);
         }
         memory.open = false;
     }
 }
 
-/// The open call is none: its text is content.
-fn give_back(memory: &mut ToolMemory, out: &mut Output<'_>) {
+/// What was kept is no call: its text is content. False where nothing was kept.
+fn give_back(memory: &mut ToolMemory, out: &mut Output<'_>) -> bool {
+    let raw = std::mem::take(&mut memory.raw);
+    if raw.is_empty() {
+        return false;
+    }
     out.events.push_given_back();
-    out.content(&std::mem::take(&mut memory.raw));
+    out.content(&raw);
+    true
 }

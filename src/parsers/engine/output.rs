@@ -26,8 +26,6 @@ pub(in crate::parsers) struct Record {
     open: Option<usize>,
     /// How much content was said before the first call.
     content_before_calls: Option<usize>,
-    /// Per call that was cut: how much of its arguments a whole answer keeps, and what closes them.
-    cuts: Vec<Option<(usize, String)>>,
     /// The last call was open when the reply ended; whether it was announced.
     unclosed: Option<bool>,
 }
@@ -135,24 +133,6 @@ impl Output<'_> {
         }
     }
 
-    /// Notes that a whole answer would close the arguments here, with `end`, if the call were cut now.
-    pub(in crate::parsers) fn note_cut(&mut self, end: &str) {
-        let Some(index) = self.open_call() else { return };
-        let len = self.events.arguments_len(index);
-        if let Some(record) = &mut self.record {
-            record.cuts.resize(record.cuts.len().max(index + 1), None);
-            record.cuts[index] = Some((len, end.to_owned()));
-        }
-    }
-
-    /// Notes that the arguments ended well.
-    pub(in crate::parsers) fn note_uncut(&mut self) {
-        let Some(index) = self.open_call() else { return };
-        if let Some(cut) = self.record.as_mut().and_then(|record| record.cuts.get_mut(index)) {
-            *cut = None;
-        }
-    }
-
     /// Notes that the open call never ended.
     pub(in crate::parsers) fn note_unclosed(&mut self, announced: bool) {
         if let Some(record) = &mut self.record {
@@ -204,13 +184,5 @@ impl Record {
     /// The raw bodies of the calls.
     pub(in crate::parsers) fn bodies(&self) -> impl Iterator<Item = &str> {
         self.bodies.iter().map(|range| self.text.get(range.clone()).unwrap_or_default())
-    }
-
-    /// The arguments of a call as a whole answer has them: closed where they were cut.
-    pub(in crate::parsers) fn closed(&self, index: usize, arguments: &str) -> String {
-        match self.cuts.get(index) {
-            Some(Some((len, end))) => arguments.get(..*len).unwrap_or_default().to_owned() + end,
-            _ => arguments.to_owned(),
-        }
     }
 }
