@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use super::{Fallback, Fallbacks};
+
 /// One part of what a chunk says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event<'a> {
@@ -51,7 +53,7 @@ pub struct Events {
     joined: bool,
     typed: bool,
     apart: bool,
-    given_back: usize,
+    fallbacks: Fallbacks,
     calls: Vec<Item>,
 }
 
@@ -62,7 +64,7 @@ impl Events {
         self.content.clear();
         self.call_text.clear();
         self.calls.clear();
-        self.given_back = 0;
+        self.fallbacks = Fallbacks::default();
         self.apart = false;
     }
 
@@ -92,9 +94,9 @@ impl Events {
         })
     }
 
-    /// How often what looked like a call was given back as content.
-    pub fn given_back(&self) -> usize {
-        self.given_back
+    /// What looked like a call and is content.
+    pub fn fallbacks(&self) -> Fallbacks {
+        self.fallbacks
     }
 
     /// Everything: reasoning, content, then the calls.
@@ -151,9 +153,9 @@ impl Events {
         self.content.polish(rewrite);
     }
 
-    /// Notes that what looked like a call was given back as content.
-    pub(super) fn push_given_back(&mut self) {
-        self.given_back += 1;
+    /// Notes that what looked like a call is content.
+    pub(super) fn push_fallback(&mut self, reason: Fallback) {
+        self.fallbacks.add(reason);
     }
 
     /// Begins a call.

@@ -20,7 +20,7 @@ use super::super::message::Answer;
 use super::super::python::{self, Json};
 use super::super::registry::Definition;
 use super::super::schema::{self, Types};
-use super::super::{Context, Token, ToolChoice, Unsupported};
+use super::super::{Context, Fallback, Token, ToolChoice, Unsupported};
 use super::deepseek_r1;
 
 pub(in crate::parsers) static DIALECT: Definition = Definition {
@@ -180,6 +180,9 @@ impl ReadTools for Horizon {
 
     fn finish(&self, memory: &mut ToolMemory, out: &mut Output<'_>) {
         let held = std::mem::take(&mut memory.held);
+        if memory.open && !memory.called {
+            out.events.push_fallback(Fallback::Unfinished);
+        }
         content(memory, &held, out);
     }
 
@@ -233,7 +236,7 @@ fn group(memory: &mut ToolMemory, (text, rest): (&str, &str), out: &mut Output<'
             }
         }
         None => {
-            out.events.push_given_back();
+            out.events.push_fallback(Fallback::Malformed);
             content(memory, text, out);
         }
     }

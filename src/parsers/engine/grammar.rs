@@ -7,7 +7,7 @@ use super::marks::LOOKALIKE;
 use super::scan::{Found, Literals, MarkId};
 use super::{Blank, By, Ids, Lexer, Manners, Marks, Output, ReadTools, Record, Setup, ToolMemory, Unknown};
 use crate::parsers::message::Answer;
-use crate::parsers::{Context, Token, ToolChoice};
+use crate::parsers::{Context, Fallback, Token, ToolChoice};
 
 /// White space at the start of content that is kept back at most.
 const MAX_BLANK: usize = 1024;
@@ -468,7 +468,10 @@ fn give_back(memory: &mut ToolMemory, out: &mut Output<'_>) -> bool {
     if raw.is_empty() {
         return false;
     }
-    out.events.push_given_back();
-    out.content(&raw);
+    let name = memory.name.trim();
+    match name.is_empty() || out.context.knows(name) {
+        true => out.give_back(&raw),
+        false => out.give_back_for(Fallback::Unknown, &raw),
+    }
     true
 }

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::parsers::python::quote_into;
-use crate::parsers::{Context, Events, ToolChoice, ids};
+use crate::parsers::{Context, Events, Fallback, ToolChoice, ids};
 
 /// The sink of one chunk.
 #[derive(Debug)]
@@ -16,6 +16,8 @@ pub(in crate::parsers) struct Output<'a> {
     pub(in crate::parsers) record: Option<&'a mut Record>,
     /// The model numbers its calls.
     pub(in crate::parsers) numbered: bool,
+    /// Nothing follows: what is open was cut.
+    pub(in crate::parsers) ends: bool,
 }
 
 /// The raw text of the tool half and where calls stand in it.
@@ -57,6 +59,18 @@ impl Output<'_> {
         if !text.is_empty() {
             self.events.push_content(text);
         }
+    }
+
+    /// Says as content what was to be a call.
+    pub(in crate::parsers) fn give_back(&mut self, text: &str) {
+        let reason = if self.ends { Fallback::Unfinished } else { Fallback::Malformed };
+        self.give_back_for(reason, text);
+    }
+
+    /// The same, for a reason that is known.
+    pub(in crate::parsers) fn give_back_for(&mut self, reason: Fallback, text: &str) {
+        self.events.push_fallback(reason);
+        self.content(text);
     }
 
     /// Begins a call.
@@ -168,6 +182,11 @@ impl Record {
             Some((before, after)) if after.trim().is_empty() => before.to_owned(),
             _ => content,
         }
+    }
+
+    /// Why no call came of what was begun.
+    pub(in crate::parsers) fn fallback(&self) -> Fallback {
+        if self.unclosed.is_some() { Fallback::Unfinished } else { Fallback::Malformed }
     }
 
     /// True where the last call was announced and never ended.
