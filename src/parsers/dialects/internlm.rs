@@ -5,7 +5,7 @@
 //! {"name": "get_weather", "parameters": {"city": "Paris"}}<|action_end|>
 //! ```
 //!
-//! Emitted by InternLM 2 and 2.5. Arguments may be called `arguments`. Text after a call is dropped.
+//! Emitted by InternLM 2 and 2.5. Arguments may be called `arguments`.
 
 use super::super::engine::{Act, Body, By, Grammar, JsonCall, Manners, Mode, on};
 use super::super::registry::Definition;
@@ -31,6 +31,6 @@ static GRAMMAR: Grammar = Grammar {
         on(Mode::Between, OPEN, &[Act::Begin], Mode::Body),
     ],
     body: Body::JsonCall(JsonCall { arguments: &["parameters", "arguments"], ..JsonCall::MARKED }),
-    manners: Manners { says_empty: true, ..Manners::PLAIN },
+    manners: Manners { says_after: true, says_empty: true, ..Manners::PLAIN },
     ..jamba::GRAMMAR
 };

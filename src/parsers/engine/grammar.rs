@@ -270,6 +270,7 @@ impl Compiled {
                 memory.mode = Mode::Content;
                 self.content(memory, text, out);
             }
+            Mode::Between if self.grammar.manners.says_after => self.after(memory, text, out),
             Mode::Preamble | Mode::Between => {}
             Mode::Name if memory.name.len() < MAX_NAME => memory.name.push_str(text),
             Mode::Name => {}
@@ -346,6 +347,16 @@ impl Compiled {
         out.content(text);
     }
 
+    /// What may only separate calls waits for more.
+    fn after(&self, memory: &mut ToolMemory, text: &str, out: &mut Output<'_>) {
+        memory.blank.push_str(text);
+        let separates = |char: char| char.is_whitespace() || char == ';';
+        if memory.blank.len() > MAX_BLANK || !memory.blank.trim_matches(separates).is_empty() {
+            (memory.mode, memory.spoken) = (Mode::Content, true);
+            out.content(&std::mem::take(&mut memory.blank));
+        }
+    }
+
     fn mark(&self, memory: &mut ToolMemory, mark: MarkId, literal: &str, out: &mut Output<'_>) {
         if memory.mode == Mode::Content && self.strays.contains(&mark) {
             return out.note(literal);
@@ -396,6 +407,9 @@ impl Compiled {
         memory.open = true;
         memory.announced = false;
         memory.name.clear();
+        if memory.mode == Mode::Between {
+            memory.blank.clear();
+        }
         if self.grammar.manners.unknown == Unknown::GivenBack {
             literal.clone_into(&mut memory.raw);
         }
