@@ -190,7 +190,7 @@ impl Plan {
     fn whole(&self, state: &State, events: &Events, record: &Record) -> Message {
         let reasoning = events.reasoning().unwrap_or_default().to_owned();
         let (reasoning, rest) = match self.reasoning() {
-            Some(half) => half.whole(&self.context, reasoning, record.text().to_owned()),
+            Some(half) => half.whole(&self.context, &state.reasoning, reasoning, record.text().to_owned()),
             None => (Some(reasoning).filter(|text| !text.is_empty()), Some(record.text().to_owned())),
         };
         let promoted = rest.as_deref().is_some_and(|rest| rest != record.text());

@@ -138,7 +138,13 @@ impl ReadReasoning for Efforts {
         chunk.iter().any(|token| token.text == GROUP || LEVELS.iter().any(|level| level.close == token.text))
     }
 
-    fn whole(&self, _context: &Context, reasoning: String, rest: String) -> (Option<String>, Option<String>) {
+    fn whole(
+        &self,
+        _context: &Context,
+        _memory: &ReasoningMemory,
+        reasoning: String,
+        rest: String,
+    ) -> (Option<String>, Option<String>) {
         (Some(reasoning), (!rest.is_empty()).then_some(rest))
     }
 }

@@ -14,7 +14,9 @@
 use super::super::Context;
 use super::super::engine::Act::{Announce, Begin, End};
 use super::super::engine::Mode::{Between, Body as Args, Content, Name, Preamble};
-use super::super::engine::{Body, By, Collected, Grammar, Ids, Manners, Record, Reopens, Start, Stray, Thinking, on};
+use super::super::engine::{
+    Body, By, Collected, Empty, Grammar, Ids, Manners, Record, Reopens, Start, Stray, Thinking, on,
+};
 use super::super::message::Answer;
 use super::super::python::{self, Json, truthy};
 use super::super::registry::Definition;
@@ -85,7 +87,7 @@ static THINKING: Thinking = Thinking {
     reopens: Reopens::Never,
     start,
     says_empty: false,
-    empty_whole: false,
+    empty_whole: Empty::Never,
     ..deepseek_r1::THINKING
 };
 

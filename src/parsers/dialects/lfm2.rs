@@ -32,11 +32,6 @@ static GRAMMAR: Grammar = Grammar {
         on(Mode::Between, CLOSE, &[], Mode::Content),
     ],
     body: Body::PyCalls(PyCalls { listed: true, lenient: true }),
-    manners: Manners {
-        start: Mode::Content,
-        closes: Some(Mode::Between),
-       
-        ..pythonic::GRAMMAR.manners
-    },
+    manners: Manners { start: Mode::Content, closes: Some(Mode::Between), ..pythonic::GRAMMAR.manners },
     whole: |context: &Context, record: &Record, said: Answer| whole::trim(whole::strict(context, record, said)),
 };

@@ -210,6 +210,10 @@ impl ReadTools for Compiled {
         self.grammar.manners.always
     }
 
+    fn takes_over(&self) -> bool {
+        self.grammar.manners.always
+    }
+
     fn whole(&self, context: &Context, record: &Record, said: Answer) -> Answer {
         (self.grammar.whole)(context, record, said)
     }
