@@ -99,7 +99,7 @@ fn every_dialect_is_right_where_vllm_is_right() {
     assert!(total.exact.0 * 100 >= total.exact.1 * 95, "too few chunks are vLLM's: {total:?}");
     // What misses are calls that were cut or are malformed, where a whole answer gives the text back: what a stream said of them
     // cannot be unsaid.
-    assert!(total.itself.0 * 1000 >= total.itself.1 * 976, "streams and whole answers differ too often: {total:?}");
+    assert!(total.itself.0 * 1000 >= total.itself.1 * 977, "streams and whole answers differ too often: {total:?}");
 }
 
 #[expect(clippy::print_stdout, reason = "misses are for people to read")]

@@ -69,8 +69,10 @@ impl Dialect {
             vocabulary,
             beside_reasoning: reasoning_parser.is_some(),
             beside_tools: tool_parser.is_some() && enable_auto_tools,
+            mixed: false,
         };
         let reasoning = reasoning_parser.map(|name| reasoning(name, &setup)).transpose()?.flatten();
+        let setup = Setup { mixed: reasoning.as_ref().is_some_and(|half| !half.is_engine()), ..setup };
         // A wrong name is told also where it would not be used.
         let named = tool_parser.map(|name| tools(name, &setup)).transpose()?.filter(|_| enable_auto_tools);
         // Some tool halves read content, or say the reasoning, where no tool parser was configured, or another one.

@@ -56,6 +56,8 @@ pub(super) struct Setup<'a> {
     pub(super) beside_reasoning: bool,
     /// A tool half was configured, too.
     pub(super) beside_tools: bool,
+    /// The reasoning half is not of vLLM's engine: whole answers without a call give all markup back.
+    pub(super) mixed: bool,
 }
 
 /// The reasoning half of a dialect.

@@ -7,9 +7,8 @@
 //!
 //! Emitted by InternLM 2 and 2.5. Arguments may be called `arguments`.
 
-use super::super::engine::{Act, Body, By, Grammar, JsonCall, Manners, Mode, on};
+use super::super::engine::{Act, Body, By, Grammar, JsonCall, Manners, Mode, on, whole};
 use super::super::registry::Definition;
-use super::jamba;
 
 pub(in crate::parsers) static DIALECT: Definition = Definition {
     tool_names: &["internlm"],
@@ -32,5 +31,5 @@ static GRAMMAR: Grammar = Grammar {
     ],
     body: Body::JsonCall(JsonCall { arguments: &["parameters", "arguments"], ..JsonCall::MARKED }),
     manners: Manners { says_after: true, says_empty: true, ..Manners::PLAIN },
-    ..jamba::GRAMMAR
+    whole: |context, record, said| whole::open_or(whole::objects, context, record, said),
 };

@@ -123,7 +123,8 @@ impl Grammar {
         });
         let strays = strays.iter().filter_map(|text| marks.id_of(text)).collect();
         let announces = self.moves.iter().any(|found| found.acts.contains(&Act::Announce));
-        Box::new(Compiled { grammar: self, marks, table, literals, strays, announces })
+        let keeps = setup.mixed && self.manners.engine.is_some() && !self.body.names_itself();
+        Box::new(Compiled { grammar: self, marks, table, literals, strays, announces, keeps })
     }
 }
 
@@ -138,6 +139,8 @@ struct Compiled {
     strays: Vec<MarkId>,
     /// Some mark announces calls; the first text of a body does not.
     announces: bool,
+    /// Markup before the first call is content if there is no call in it, as whole answers have it.
+    keeps: bool,
 }
 
 impl ReadTools for Compiled {
@@ -263,6 +266,9 @@ impl Compiled {
         if memory.mode == Mode::Body && self.grammar.manners.closes.is_some() {
             return self.closing(memory, text, out);
         }
+        if memory.mode == Mode::Between && self.grammar.manners.says_after {
+            return self.after(memory, text, out);
+        }
         if self.note(memory, text, out) {
             return "";
         }
@@ -274,7 +280,6 @@ impl Compiled {
                 memory.mode = Mode::Content;
                 self.content(memory, text, out);
             }
-            Mode::Between if self.grammar.manners.says_after => self.after(memory, text, out),
             Mode::Preamble | Mode::Between => {}
             Mode::Name if memory.name.len() < MAX_NAME => memory.name.push_str(text),
             Mode::Name => {}
@@ -312,7 +317,11 @@ impl Compiled {
         out.note(text.split_at(text.len() - rest.len()).0);
         let body = &self.grammar.body;
         if let Some(called) = body.over(&memory.body) {
-            out.note_body_end();
+            if called {
+                out.note_body_end();
+            } else {
+                out.forget_body();
+            }
             self.end(memory, "", out);
             memory.called |= called;
             memory.mode = self.grammar.manners.closes.filter(|_| called).unwrap_or_default();
@@ -351,14 +360,17 @@ impl Compiled {
         out.content(text);
     }
 
-    /// What may only separate calls waits for more.
-    fn after(&self, memory: &mut ToolMemory, text: &str, out: &mut Output<'_>) {
-        memory.blank.push_str(text);
-        let separates = |char: char| char.is_whitespace() || char == ';';
-        if memory.blank.len() > MAX_BLANK || !memory.blank.trim_matches(separates).is_empty() {
+    /// What may only separate calls waits for more. Returns what is content for certain.
+    fn after<'t>(&self, memory: &mut ToolMemory, text: &'t str, out: &mut Output<'_>) -> &'t str {
+        let content = text.trim_start_matches(|char: char| char.is_whitespace() || char == ';');
+        let (separator, _) = text.split_at(text.len() - content.len());
+        out.note(separator);
+        memory.blank.push_str(separator);
+        if memory.blank.len() > MAX_BLANK || !content.is_empty() {
             (memory.mode, memory.spoken) = (Mode::Content, true);
             out.content(&std::mem::take(&mut memory.blank));
         }
+        content
     }
 
     fn mark(&self, memory: &mut ToolMemory, mark: MarkId, literal: &str, out: &mut Output<'_>) {
@@ -388,6 +400,14 @@ impl Compiled {
                 Act::Keep => literal.clone_into(&mut memory.raw),
                 Act::GiveBack => drop(give_back(memory, out)),
                 Act::BeginHere | Act::Text | Act::First => {}
+            }
+        }
+        if self.keeps && !memory.called {
+            match (memory.mode, found.to) {
+                (Mode::Content, Mode::Content) => {}
+                (Mode::Content, _) => literal.clone_into(&mut memory.raw),
+                (_, Mode::Content) => drop(give_back(memory, out)),
+                _ => {}
             }
         }
         if self.grammar.manners.holds_tail && memory.mode != found.to {

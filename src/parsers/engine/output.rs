@@ -147,6 +147,13 @@ impl Output<'_> {
         }
     }
 
+    /// Notes that what began like a body was none.
+    pub(in crate::parsers) fn forget_body(&mut self) {
+        if let Some(record) = &mut self.record {
+            record.open = None;
+        }
+    }
+
     /// Notes that the open call never ended.
     pub(in crate::parsers) fn note_unclosed(&mut self, announced: bool) {
         if let Some(record) = &mut self.record {
@@ -186,7 +193,12 @@ impl Record {
 
     /// Why no call came of what was begun.
     pub(in crate::parsers) fn fallback(&self) -> Fallback {
-        if self.unclosed.is_some() { Fallback::Unfinished } else { Fallback::Malformed }
+        if self.is_cut() { Fallback::Unfinished } else { Fallback::Malformed }
+    }
+
+    /// True where the reply ended in a call.
+    pub(in crate::parsers) fn is_cut(&self) -> bool {
+        self.unclosed.is_some()
     }
 
     /// True where the last call was announced and never ended.

@@ -53,3 +53,14 @@ pub(in crate::parsers) fn objects(context: &Context, record: &Record, said: Answ
     };
     if record.bodies().all(is_whole) { strict(context, record, said) } else { Answer::text(record.text()) }
 }
+
+/// A call that was cut stays open; anything else is what `other` makes of it.
+pub(in crate::parsers) fn open_or(
+    other: fn(&Context, &Record, Answer) -> Answer,
+    context: &Context,
+    record: &Record,
+    said: Answer,
+) -> Answer {
+    let cut = record.is_cut() && !said.calls.is_empty() && !said.given_back;
+    if cut { untrimmed(context, record, said) } else { other(context, record, said) }
+}
