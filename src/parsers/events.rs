@@ -54,6 +54,7 @@ pub struct Events {
     typed: bool,
     apart: bool,
     fallbacks: Fallbacks,
+    hidden: bool,
     calls: Vec<Item>,
 }
 
@@ -66,6 +67,7 @@ impl Events {
         self.calls.clear();
         self.fallbacks = Fallbacks::default();
         self.apart = false;
+        self.hidden = false;
     }
 
     /// True where nothing was emitted, not even empty text.
@@ -151,6 +153,16 @@ impl Events {
     /// The same for content.
     pub(super) fn polish_content(&mut self, rewrite: impl FnOnce(&str) -> String) {
         self.content.polish(rewrite);
+    }
+
+    /// Notes that a call said something that nobody shall see.
+    pub(super) fn hide(&mut self) {
+        self.hidden = true;
+    }
+
+    /// True where nothing was said, not even by a call that is hidden.
+    pub(super) fn is_silent(&self) -> bool {
+        self.is_empty() && !self.hidden
     }
 
     /// Notes that what looked like a call is content.

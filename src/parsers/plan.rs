@@ -64,14 +64,14 @@ impl Plan {
 
     /// Reads one engine chunk, which may have no tokens. `events` is added to, so clear it between chunks.
     pub fn step(&self, state: &mut State, tokens: &[Token<'_>], events: &mut Events) {
-        let reasoned = state.reasoning.inside;
+        let (reasoned, passed) = (state.reasoning.inside, self.passes(state));
         self.read(state, tokens, events, None);
         match self.tools() {
             Some(half) if !state.reasoning.inside => {
                 let State { tools, calls, .. } = state;
                 half.end_chunk(tools, &mut self.output(events, calls, None));
             }
-            None if !reasoned && !state.reasoning.inside && self.dialect.tools.is_none() && self.passes(state) => {
+            None if !reasoned && !state.reasoning.inside && self.dialect.tools.is_none() && passed => {
                 events.push_content("");
             }
             _ => {}

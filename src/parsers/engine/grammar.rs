@@ -170,7 +170,7 @@ impl ReadTools for Compiled {
         }
         let ended = manners.says_end && memory.called && !memory.open;
         let spoken = memory.mode == Mode::Content && memory.held.is_empty();
-        if out.events.is_empty() && (ended || manners.says_empty && spoken) {
+        if out.events.is_silent() && (ended || manners.says_empty && spoken) {
             out.events.push_content("");
         }
     }

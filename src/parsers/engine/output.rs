@@ -98,8 +98,9 @@ impl Output<'_> {
         }
         let index = *self.calls;
         *self.calls = self.calls.saturating_add(1);
-        if !self.hides(index) {
-            self.events.push_call(index, id, name);
+        match self.hides(index) {
+            true => self.events.hide(),
+            false => self.events.push_call(index, id, name),
         }
     }
 
@@ -112,8 +113,10 @@ impl Output<'_> {
 
     /// Adds to the arguments of the call begun last; empty text is sent as such.
     pub(in crate::parsers) fn even_empty_arguments(&mut self, text: &str) {
-        if let Some(index) = self.open_call() {
-            self.events.push_arguments(index, text);
+        match self.open_call() {
+            Some(index) => self.events.push_arguments(index, text),
+            None if !self.drops_calls() => self.events.hide(),
+            None => {}
         }
     }
 
