@@ -17,6 +17,7 @@ use crate::derender::pieces::Pieces;
 use crate::derender::prompt_logprobs::PromptLogprobs;
 use crate::derender::text::Finish;
 use crate::engine::{EngineError, Generation};
+use crate::metrics::ParserMetrics;
 use crate::parsers::{Events, Message};
 use crate::render;
 use crate::respond::chat::{ChunkChoice, Prompt, WholeChoice, write_chunk, write_role, write_whole_choice};
@@ -57,6 +58,7 @@ pub async fn create(context: Arc<Context>, headers: &HeaderMap, body: &Bytes) ->
         echo: echo(&request),
         prompt_text: (request.return_prompt_text == Some(true)).then_some(rendered.prompt_text).flatten(),
         counts_reasoning: served.has_reasoning_parser(),
+        metrics: context.metrics.parser(served.parser_name()),
         generation,
         plan,
         prompt,
@@ -95,6 +97,7 @@ struct Reply {
     echo: Option<String>,
     style: Style,
     counts_reasoning: bool,
+    metrics: ParserMetrics,
     envelope: Envelope,
     generation: Generation,
     choices: Vec<Choice>,
@@ -217,6 +220,7 @@ impl Reply {
 
     fn fold(&self, passed_on: &coupled::PassedOn, prompt_logprobs: Option<&PromptLogprobs>) -> Bytes {
         let mut messages: Vec<Message> = self.choices.iter().map(|choice| self.plan.message(&choice.pieces)).collect();
+        messages.iter().for_each(|message| coupled::count_fallbacks(&self.metrics, message.fallbacks));
         let reasoning: usize = messages.iter().map(|message| message.reasoning_tokens).sum();
         if let Some(echo) = &self.echo {
             for message in &mut messages {
@@ -321,6 +325,7 @@ impl Streamed {
         let mut context = choice.context(arrived);
         let step = reply.plan.step(&mut choice.state, arrived, pieces, events);
         choice.finish.clone_from(&step.finish);
+        coupled::count_fallbacks(&reply.metrics, events.fallbacks());
         let logprobs = reply.logprobs(arrived, &mut context, step.kept);
         if !events.is_empty() || step.finish.is_some() || logprobs.is_some() || reply.wants_token_ids() {
             self.write(arrived, step.kept, step.finish.as_ref(), logprobs.as_ref());

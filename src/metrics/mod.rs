@@ -2,11 +2,15 @@
 //!
 //! Labels are bounded: routes, status codes, models and engines of the settings, never what a user wrote. Deliberately absent: logs.
 
+mod parsers;
+
 use std::time::Duration;
 
 use prometheus::{
     HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry, TextEncoder,
 };
+
+pub use parsers::ParserMetrics;
 
 /// Seconds: from a health check to the longest stream.
 const DURATION_BUCKETS: [f64; 14] =
@@ -24,6 +28,7 @@ pub struct Metrics {
     outstanding_tokens: IntGaugeVec,
     failures: IntCounterVec,
     resumes: IntCounterVec,
+    parsers: parsers::Parsers,
 }
 
 /// The metrics of one engine, resolved once.
@@ -80,7 +85,19 @@ impl Metrics {
         }
         #[cfg(target_os = "linux")]
         registry.register(Box::new(prometheus::process_collector::ProcessCollector::for_self()))?;
-        Ok(Self { registry, requests, duration, in_flight, fast_tokenizer, up, outstanding_tokens, failures, resumes })
+        let parsers = parsers::Parsers::register(&registry)?;
+        Ok(Self {
+            registry,
+            parsers,
+            requests,
+            duration,
+            in_flight,
+            fast_tokenizer,
+            up,
+            outstanding_tokens,
+            failures,
+            resumes,
+        })
     }
 
     /// Counts a request whose answer has ended.
@@ -93,6 +110,11 @@ impl Metrics {
     /// Tells which tokenizer encodes a model's texts.
     pub fn fast_tokenizer(&self, model: &str, fast: bool) {
         self.fast_tokenizer.with_label_values(&[model]).set(i64::from(fast));
+    }
+
+    /// The metrics of a dialect, by the name of its parser in the settings.
+    pub fn parser(&self, dialect: &str) -> ParserMetrics {
+        self.parsers.of(dialect)
     }
 
     /// The metrics of the engine at a URL.
