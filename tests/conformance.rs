@@ -97,9 +97,9 @@ fn every_dialect_is_right_where_vllm_is_right() {
     println!("{}", total.row("all"));
     assert!(wrong.is_empty(), "{} differences that DIFFERENCES.md does not list:\n{}", wrong.len(), wrong.join("\n"));
     assert!(total.exact.0 * 100 >= total.exact.1 * 95, "too few chunks are vLLM's: {total:?}");
-    // The aim is 975: 7,129 of 7,392 are reached. What misses are calls that were cut or are malformed: what a stream said of
-    // them, among it the key of a value that never came, cannot be unsaid.
-    assert!(total.itself.0 * 1000 >= total.itself.1 * 964, "streams and whole answers differ too often: {total:?}");
+    // What misses are calls that were cut or are malformed, where a whole answer gives the text back: what a stream said of them
+    // cannot be unsaid.
+    assert!(total.itself.0 * 1000 >= total.itself.1 * 977, "streams and whole answers differ too often: {total:?}");
 }
 
 #[expect(clippy::print_stdout, reason = "misses are for people to read")]

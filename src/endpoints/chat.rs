@@ -18,6 +18,7 @@ use crate::derender::pieces::Pieces;
 use crate::derender::prompt_logprobs::PromptLogprobs;
 use crate::derender::text::Finish;
 use crate::engine::EngineError;
+use crate::metrics::ParserMetrics;
 use crate::parsers::{Events, Message};
 use crate::render;
 use crate::respond::body::ByteStream;
@@ -48,6 +49,7 @@ pub async fn create(context: Arc<Context>, headers: &HeaderMap, body: &Bytes) ->
     let object = if streams { "chat.completion.chunk" } else { "chat.completion" };
     let envelope = Envelope::new(&id, object, coupled::now(), served.called(request.model.as_deref()));
     let counts_reasoning = served.has_reasoning_parser();
+    let metrics = context.metrics.parser(served.parser_name());
     let caller = coupled::caller(headers, pool, request.user.as_deref());
     let interval = pool.options().keep_alive_interval;
     let grammar = context.heavy.render(body, || structured::take(served, &mut generate, Some(&plan)))?;
@@ -67,6 +69,7 @@ pub async fn create(context: Arc<Context>, headers: &HeaderMap, body: &Bytes) ->
             echo: echo(&request),
             prompt_text: (request.return_prompt_text == Some(true)).then_some(rendered.prompt_text).flatten(),
             counts_reasoning,
+            metrics,
             generation,
             plan,
             prompt,
@@ -104,6 +107,7 @@ struct Reply {
     echo: Option<String>,
     style: Style,
     counts_reasoning: bool,
+    metrics: ParserMetrics,
     envelope: Envelope,
     generation: Answer,
     choices: Vec<Choice>,
@@ -226,6 +230,7 @@ impl Reply {
 
     fn fold(&self, passed_on: &coupled::PassedOn, prompt_logprobs: Option<&PromptLogprobs>) -> Bytes {
         let mut messages: Vec<Message> = self.choices.iter().map(|choice| self.plan.message(&choice.pieces)).collect();
+        messages.iter().for_each(|message| coupled::count_fallbacks(&self.metrics, message.fallbacks));
         let reasoning: usize = messages.iter().map(|message| message.reasoning_tokens).sum();
         if let Some(echo) = &self.echo {
             for message in &mut messages {
@@ -334,6 +339,7 @@ impl Streamed {
         let mut context = choice.context(arrived);
         let step = reply.plan.step(&mut choice.state, arrived, pieces, events);
         choice.finish.clone_from(&step.finish);
+        coupled::count_fallbacks(&reply.metrics, events.fallbacks());
         let logprobs = reply.logprobs(arrived, &mut context, step.kept);
         if !events.is_empty() || step.finish.is_some() || logprobs.is_some() || reply.wants_token_ids() {
             self.write(arrived, step.kept, step.finish.as_ref(), logprobs.as_ref());

@@ -17,7 +17,9 @@ use crate::api::error::ApiError;
 use crate::api::generate::{GenerateRequest, GenerateResponse};
 use crate::api::sampling::StreamOptions;
 use crate::engine::{Caller, Pool};
+use crate::metrics::ParserMetrics;
 use crate::model::template::LocalTime;
+use crate::parsers::Fallbacks;
 use crate::render::{self, Rendered};
 use crate::respond::body::ByteStream;
 use crate::respond::http::{self as response, Response};
@@ -119,6 +121,13 @@ fn widen_logprobs(params: &mut Map<String, Value>, max_logprobs: i64) {
     let Some(count) = params.get("logprobs").and_then(Value::as_i64).filter(|count| *count > 0) else { return };
     if max_logprobs < 0 || count < max_logprobs {
         params.insert("logprobs".to_owned(), (count + 1).into());
+    }
+}
+
+/// Counts what looked like calls and became content.
+pub(super) fn count_fallbacks(metrics: &ParserMetrics, fallbacks: Fallbacks) {
+    for (reason, count) in fallbacks.iter() {
+        metrics.fell_back(reason.name(), count);
     }
 }
 

@@ -60,7 +60,11 @@ fn read_chat(context: &Context, cut: &CutBody<'_, 4>) -> Result<Bytes, ApiError>
     let prompt = prompt.or(text(body.prompt_token_ids));
     let prompt = prompt.map(|text| known.prompts.get(body.stream, served, text, checks::read_ids)).transpose()?;
     let (request, prompt) = (request.as_deref(), prompt.as_ref().map(|prompt| prompt.as_slice()));
-    if body.stream { chat::chunk(served, body, request, prompt) } else { chat::whole(served, body, request, prompt) }
+    let metrics = context.metrics.parser(served.parser_name());
+    match body.stream {
+        true => chat::chunk(served, &metrics, body, request, prompt),
+        false => chat::whole(served, &metrics, body, request, prompt),
+    }
 }
 
 fn read_completions(context: &Context, cut: &CutBody<'_, 4>) -> Result<Bytes, ApiError> {

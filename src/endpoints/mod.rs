@@ -111,6 +111,12 @@ impl Served {
         options.enable_auto_tool_choice && options.tool_parser.is_some()
     }
 
+    /// The parser's name in metrics.
+    pub fn parser_name(&self) -> &str {
+        let options = self.model.options();
+        options.tool_parser.as_deref().or(options.reasoning_parser.as_deref()).unwrap_or("none")
+    }
+
     /// Whether answers tell how many of their tokens were reasoning.
     pub fn has_reasoning_parser(&self) -> bool {
         self.model.options().reasoning_parser.is_some()

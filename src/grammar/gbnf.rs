@@ -14,7 +14,7 @@ pub(super) fn to_lark(text: &str) -> Result<String, GrammarError> {
     let mut rest = text;
     while let Some(char) = rest.chars().next() {
         rest = match char {
-            '#' => rest.split_once('\n').map_or("", |(_, rest)| rest),
+            '#' => rest.get(rest.find('\n').unwrap_or(rest.len())..).unwrap_or_default(),
             '"' => copy_quoted(rest, &mut out)?,
             '[' => copy_class(rest, &mut out)?,
             ':' if rest.starts_with("::=") => {

@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use super::structured::{WHITE_SPACE, spaced};
 use crate::model::vocabulary::Vocabulary;
 
 /// The special tokens of a vocabulary: what a grammar spells with them is these tokens, not their letters.
@@ -101,8 +102,7 @@ impl<'a> Lark<'a> {
 
     /// JSON that a schema describes.
     pub(super) fn json(schema: &Value) -> String {
-        let schema = if *schema == Value::Bool(true) { "{}".to_owned() } else { schema.to_string() };
-        format!("%json {schema}")
+        format!("%json {}", spaced(schema.clone(), WHITE_SPACE))
     }
 }
 

@@ -1,7 +1,7 @@
 //! `structured_outputs` of the sampling parameters → a grammar.
 
 use llguidance::api::{GrammarWithLexer, TopLevelGrammar};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::lark::{Lark, Specials, regex};
 use super::{GrammarError, gbnf, tag};
@@ -42,20 +42,33 @@ fn lark(text: String) -> GrammarWithLexer {
     GrammarWithLexer { lark_grammar: Some(text), ..GrammarWithLexer::default() }
 }
 
+/// White space between parts of JSON: a model that likes it may not fill a reply with it.
+pub(super) const WHITE_SPACE: &str = r"[ \n\r\t]{0,20}";
+
 /// A schema with vLLM's options for it where llguidance looks for them.
-fn json_schema(mut schema: Value, given: &Value) -> GrammarWithLexer {
-    let is = |key: &str| given.get(key) == Some(&Value::Bool(true));
-    if schema == Value::Bool(true) {
-        schema = json!({});
-    }
-    if let Value::Object(map) = &mut schema {
-        let mut options = json!({"whitespace_flexible": !is("disable_any_whitespace")});
-        if let Some(pattern) = given.get("whitespace_pattern").and_then(Value::as_str) {
-            options["whitespace_pattern"] = Value::from(pattern);
-        }
-        map.entry("x-guidance").or_insert(options);
-    }
+fn json_schema(schema: Value, given: &Value) -> GrammarWithLexer {
+    let schema = match given.get("whitespace_pattern").and_then(Value::as_str) {
+        Some(pattern) => spaced(schema, pattern),
+        None if given.get("disable_any_whitespace") == Some(&Value::Bool(true)) => spaced(schema, ""),
+        None => spaced(schema, WHITE_SPACE),
+    };
     GrammarWithLexer { json_schema: Some(schema), ..GrammarWithLexer::default() }
+}
+
+/// A schema with the white space that may stand in its JSON.
+pub(super) fn spaced(schema: Value, pattern: &str) -> Value {
+    let mut map = match schema {
+        Value::Object(map) => map,
+        Value::Bool(true) => Map::new(),
+        other => return other,
+    };
+    let options = if pattern.is_empty() {
+        json!({"whitespace_flexible": false})
+    } else {
+        json!({"whitespace_flexible": true, "whitespace_pattern": pattern})
+    };
+    map.entry("x-guidance").or_insert(options);
+    Value::Object(map)
 }
 
 fn read_if_text(value: &Value, key: &str) -> Result<Value, GrammarError> {

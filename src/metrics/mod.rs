@@ -4,6 +4,7 @@
 
 mod grammar;
 pub mod lifecycle;
+mod parsers;
 mod pool;
 
 use std::sync::Arc;
@@ -14,6 +15,7 @@ use prometheus::{HistogramOpts, HistogramVec, IntCounterVec, IntGauge, IntGaugeV
 use grammar::GrammarFamilies;
 pub use grammar::GrammarMetrics;
 use lifecycle::LifecycleMetrics;
+pub use parsers::ParserMetrics;
 use pool::{EngineFamilies, PoolFamilies};
 pub use pool::{EngineMetrics, PoolMetrics};
 
@@ -32,6 +34,7 @@ pub struct Metrics {
     engines: Arc<EngineFamilies>,
     pools: PoolFamilies,
     grammars: GrammarFamilies,
+    parsers: parsers::Parsers,
     /// Reloads and discoveries.
     pub lifecycle: LifecycleMetrics,
 }
@@ -67,7 +70,19 @@ impl Metrics {
         let lifecycle = LifecycleMetrics::register(&registry)?;
         #[cfg(target_os = "linux")]
         registry.register(Box::new(prometheus::process_collector::ProcessCollector::for_self()))?;
-        Ok(Self { registry, requests, duration, in_flight, fast_tokenizer, engines, pools, grammars, lifecycle })
+        let parsers = parsers::Parsers::register(&registry)?;
+        Ok(Self {
+            registry,
+            requests,
+            duration,
+            in_flight,
+            fast_tokenizer,
+            engines,
+            pools,
+            grammars,
+            parsers,
+            lifecycle,
+        })
     }
 
     /// Counts a request whose answer has ended.
@@ -80,6 +95,11 @@ impl Metrics {
     /// Tells which tokenizer encodes a model's texts.
     pub fn fast_tokenizer(&self, model: &str, fast: bool) {
         self.fast_tokenizer.with_label_values(&[model]).set(i64::from(fast));
+    }
+
+    /// The metrics of a dialect, by the name of its parser in the settings.
+    pub fn parser(&self, dialect: &str) -> ParserMetrics {
+        self.parsers.of(dialect)
     }
 
     /// The metrics of the engine at a URL.

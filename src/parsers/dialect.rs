@@ -35,7 +35,8 @@ pub enum DialectError {
         /// What is wrong.
         reason: String,
     },
-    /// The reasoning is said by the tool parser of the same name, which is not the one that was asked for.
+    /// The reasoning is said by the tool parser of the same name, which is not the one that was asked for. vLLM does not start
+    /// with such a pair, either.
     #[error("reasoning parser {reasoning:?} works with tool-call parser {reasoning:?} or none, not with {tools:?}")]
     Apart {
         /// The reasoning parser.
@@ -68,20 +69,23 @@ impl Dialect {
             vocabulary,
             beside_reasoning: reasoning_parser.is_some(),
             beside_tools: tool_parser.is_some() && enable_auto_tools,
+            mixed: false,
         };
         let reasoning = reasoning_parser.map(|name| reasoning(name, &setup)).transpose()?.flatten();
+        let setup = Setup { mixed: reasoning.as_ref().is_some_and(|half| !half.is_engine()), ..setup };
         // A wrong name is told also where it would not be used.
         let named = tool_parser.map(|name| tools(name, &setup)).transpose()?.filter(|_| enable_auto_tools);
-        // Some tool halves read content, or say the reasoning, where no tool parser was configured.
-        let own =
-            || reasoning_parser.and_then(|name| self::tools(name, &setup).ok()).filter(|half| half.reads_always());
-        let tools = named.or_else(own);
+        // Some tool halves read content, or say the reasoning, where no tool parser was configured, or another one.
+        let own = reasoning_parser.and_then(|name| self::tools(name, &setup).ok()).filter(|half| half.reads_always());
+        let takes_over = reasoning.is_none() && own.as_ref().is_some_and(|half| half.takes_over());
+        let tools = if takes_over { own } else { named.or(own) };
         if let Some(reason) = tools.as_ref().and_then(|half| half.problem()) {
             let name = tool_parser.or(reasoning_parser).unwrap_or_default().to_owned();
             return Err(DialectError::Unreadable { name, reason: reason.to_owned() });
         }
         if let (None, Some(half), Some(other)) =
             (&reasoning, reasoning_parser, tool_parser.filter(|_| enable_auto_tools))
+            && !takes_over
             && half != other
         {
             return Err(DialectError::Apart { reasoning: half.to_owned(), tools: other.to_owned() });
@@ -145,6 +149,7 @@ fn require(name: &str, needs: &[&'static str], vocabulary: &Vocabulary) -> Resul
 
 #[cfg(test)]
 mod tests {
+    use super::super::{Token, Tool, ToolChoice};
     use super::*;
 
     #[test]
@@ -155,7 +160,40 @@ mod tests {
         let cohere = Some("cohere_command3");
         assert_eq!(new(None, cohere), Ok(true));
         assert_eq!(new(cohere, cohere), Ok(true));
-        let apart = DialectError::Apart { reasoning: "cohere_command3".to_owned(), tools: "hermes".to_owned() };
-        assert_eq!(new(Some("hermes"), cohere), Err(apart));
+        assert_eq!(new(Some("hermes"), cohere), Ok(true));
+        let apart = DialectError::Apart { reasoning: "hf".to_owned(), tools: "hermes".to_owned() };
+        assert_eq!(new(Some("hermes"), Some("hf")), Err(apart));
+    }
+
+    #[test]
+    fn a_token_behind_text_that_may_become_a_mark_of_reasoning_is_seen_as_a_token() {
+        let tokens = ["<think>", "</think>", "<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"];
+        let ids = tokens.iter().map(|text| (*text).to_owned()).zip(0..).collect();
+        let vocabulary = Vocabulary { ids, ..Vocabulary::default() };
+        let dialect = Dialect::new(Some("deepseek_v31"), Some("ernie45"), &vocabulary, "deepseek_v3", true);
+        let context = Context { tool_choice: ToolChoice::Auto, parallel_tool_calls: true, ..Context::default() };
+        let plan = Arc::new(dialect.unwrap().unwrap()).plan(context);
+        let token = |id: u32, text| Token { id: Some(id), text };
+        let begin = token(2, tokens[2]);
+        // The first only spells the mark: it is text.
+        let spelled = [token(9, "<｜tool▁"), token(9, "calls▁begin｜>")];
+        let call = [token(9, "<｜tool▁call▁begin｜>f<｜tool▁sep｜>{}<｜tool▁call▁end｜>"), token(3, tokens[3])];
+        let reply = [&[token(1, tokens[1])], &spelled[..], &[token(9, " a <"), begin], &call].concat();
+        let message = plan.message(&reply);
+        assert_eq!(message.content.as_deref(), Some("<｜tool▁calls▁begin｜> a <"));
+        assert_eq!(message.tool_calls[0].name, "f");
+    }
+
+    #[test]
+    fn coheres_parser_reads_its_calls_beside_any_tool_parser() {
+        let dialect = Dialect::new(Some("hermes"), Some("cohere_command3"), &Vocabulary::default(), "cohere2", true);
+        let tools = [Tool { name: "ping".to_owned(), parameters: serde_json::Value::Null }].into();
+        let context = Context { tools, tool_choice: ToolChoice::Auto, parallel_tool_calls: true, ..Context::default() };
+        let plan = Arc::new(dialect.unwrap().unwrap()).plan(context);
+        let text = "<|START_THINKING|>why<|END_THINKING|><|START_RESPONSE|>so<|END_RESPONSE|><|START_ACTION|>[{\"tool_name\": \
+                    \"ping\", \"parameters\": {\"a\": 1}}]<|END_ACTION|>";
+        let message = plan.message(&[Token { id: None, text }]);
+        assert_eq!((message.reasoning.as_deref(), message.content.as_deref()), (Some("why"), Some("so")));
+        assert_eq!(message.tool_calls[0].arguments, "{\"a\": 1}");
     }
 }

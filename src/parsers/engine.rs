@@ -32,7 +32,7 @@ pub(super) use manners::{Blank, Lexer, Manners, Unknown};
 pub(super) use marks::{By, Marks};
 pub(super) use memory::{ReasoningMemory, ToolMemory};
 pub(super) use output::{Ids, Output, Record};
-pub(super) use thinking::{Counting, Reopens, Start, Stray, Thinking};
+pub(super) use thinking::{Counting, Empty, Reopens, Start, Stray, Thinking};
 
 use std::fmt::Debug;
 
@@ -56,6 +56,8 @@ pub(super) struct Setup<'a> {
     pub(super) beside_reasoning: bool,
     /// A tool half was configured, too.
     pub(super) beside_tools: bool,
+    /// The reasoning half is not of vLLM's engine: whole answers without a call give all markup back.
+    pub(super) mixed: bool,
 }
 
 /// The reasoning half of a dialect.
@@ -109,8 +111,14 @@ pub(super) trait ReadReasoning: Debug + Send + Sync {
     }
 
     /// What a whole answer makes of the reasoning and of the text left over.
-    fn whole(&self, context: &Context, reasoning: String, rest: String) -> (Option<String>, Option<String>) {
-        let _ = context;
+    fn whole(
+        &self,
+        context: &Context,
+        memory: &ReasoningMemory,
+        reasoning: String,
+        rest: String,
+    ) -> (Option<String>, Option<String>) {
+        let _ = (context, memory);
         let some = |text: String| (!text.is_empty()).then_some(text);
         (some(reasoning), some(rest))
     }
@@ -170,6 +178,11 @@ pub(super) trait ReadTools: Debug + Send + Sync {
 
     /// True where it reads even if no call may come, and beside the reasoning half of its name without being configured.
     fn reads_always(&self) -> bool {
+        false
+    }
+
+    /// True where it reads the calls beside the reasoning of its name, whatever tool parser was configured.
+    fn takes_over(&self) -> bool {
         false
     }
 

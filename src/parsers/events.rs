@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use super::{Fallback, Fallbacks};
+
 /// One part of what a chunk says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event<'a> {
@@ -51,7 +53,8 @@ pub struct Events {
     joined: bool,
     typed: bool,
     apart: bool,
-    given_back: usize,
+    fallbacks: Fallbacks,
+    hidden: bool,
     calls: Vec<Item>,
 }
 
@@ -62,8 +65,9 @@ impl Events {
         self.content.clear();
         self.call_text.clear();
         self.calls.clear();
-        self.given_back = 0;
+        self.fallbacks = Fallbacks::default();
         self.apart = false;
+        self.hidden = false;
     }
 
     /// True where nothing was emitted, not even empty text.
@@ -92,9 +96,9 @@ impl Events {
         })
     }
 
-    /// How often what looked like a call was given back as content.
-    pub fn given_back(&self) -> usize {
-        self.given_back
+    /// What looked like a call and is content.
+    pub fn fallbacks(&self) -> Fallbacks {
+        self.fallbacks
     }
 
     /// Everything: reasoning, content, then the calls.
@@ -151,9 +155,19 @@ impl Events {
         self.content.polish(rewrite);
     }
 
-    /// Notes that what looked like a call was given back as content.
-    pub(super) fn push_given_back(&mut self) {
-        self.given_back += 1;
+    /// Notes that a call said something that nobody shall see.
+    pub(super) fn hide(&mut self) {
+        self.hidden = true;
+    }
+
+    /// True where nothing was said, not even by a call that is hidden.
+    pub(super) fn is_silent(&self) -> bool {
+        self.is_empty() && !self.hidden
+    }
+
+    /// Notes that what looked like a call is content.
+    pub(super) fn push_fallback(&mut self, reason: Fallback) {
+        self.fallbacks.add(reason);
     }
 
     /// Begins a call.
@@ -193,12 +207,6 @@ impl Events {
             Some(Item { arguments: before @ None, .. }) if self.joined => *before = Some(start..end),
             _ => self.calls.push(Item { index, head: None, arguments: Some(start..end) }),
         }
-    }
-
-    /// How much of a call's arguments its last entry holds.
-    pub(super) fn arguments_len(&self, index: usize) -> usize {
-        let last = self.calls.last().filter(|last| last.index == index);
-        last.and_then(|last| last.arguments.as_ref()).map_or(0, ExactSizeIterator::len)
     }
 
     fn push(&mut self, text: &str) -> Range<usize> {

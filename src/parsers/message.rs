@@ -1,6 +1,6 @@
 //! A whole reply: the same events as in a stream, folded, and then what vLLM does only in whole answers.
 
-use super::Events;
+use super::{Events, Fallbacks};
 
 /// What a model said, whole: `message` of a reply that is not streamed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -13,8 +13,8 @@ pub struct Message {
     pub tool_calls: Vec<ToolCall>,
     /// Tokens of reasoning, for `usage.completion_tokens_details`.
     pub reasoning_tokens: usize,
-    /// What looked like a call and was given back as content.
-    pub given_back: bool,
+    /// What looked like a call and is content.
+    pub fallbacks: Fallbacks,
 }
 
 /// One whole call.
@@ -33,7 +33,7 @@ pub struct ToolCall {
 pub(super) struct Answer {
     pub(super) content: String,
     pub(super) calls: Vec<ToolCall>,
-    /// What looked like a call is content after all.
+    /// The content is the text as the model wrote it, or a part of it is that a call was to be.
     pub(super) given_back: bool,
     /// The content is this, even if nothing was called.
     pub(super) settled: bool,
@@ -43,7 +43,8 @@ impl Answer {
     /// Folds events.
     pub(super) fn of(events: &Events) -> Self {
         let content = events.content().unwrap_or_default().to_owned();
-        let mut answer = Self { content, calls: Vec::new(), given_back: events.given_back() > 0, settled: false };
+        let mut answer =
+            Self { content, calls: Vec::new(), given_back: !events.fallbacks().is_empty(), settled: false };
         for delta in events.calls() {
             if let Some((id, name)) = delta.head {
                 answer.calls.push(ToolCall { id: id.to_owned(), name: name.to_owned(), arguments: String::new() });

@@ -16,6 +16,7 @@ mod dialect;
 mod dialects;
 mod engine;
 mod events;
+mod fallback;
 mod ids;
 mod message;
 mod plan;
@@ -26,6 +27,7 @@ mod state;
 
 pub use dialect::{Dialect, DialectError};
 pub use events::{CallDelta, Event, Events};
+pub use fallback::{Fallback, Fallbacks};
 pub use message::{Message, ToolCall};
 pub use plan::Plan;
 pub(crate) use python::truthy;

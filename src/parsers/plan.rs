@@ -64,14 +64,14 @@ impl Plan {
 
     /// Reads one engine chunk, which may have no tokens. `events` is added to, so clear it between chunks.
     pub fn step(&self, state: &mut State, tokens: &[Token<'_>], events: &mut Events) {
-        let reasoned = state.reasoning.inside;
+        let (reasoned, passed) = (state.reasoning.inside, self.passes(state));
         self.read(state, tokens, events, None);
         match self.tools() {
             Some(half) if !state.reasoning.inside => {
                 let State { tools, calls, .. } = state;
                 half.end_chunk(tools, &mut self.output(events, calls, None));
             }
-            None if !reasoned && !state.reasoning.inside && self.dialect.tools.is_none() && self.passes(state) => {
+            None if !reasoned && !state.reasoning.inside && self.dialect.tools.is_none() && passed => {
                 events.push_content("");
             }
             _ => {}
@@ -122,7 +122,7 @@ impl Plan {
         calls: &'a mut usize,
         record: Option<&'a mut Record>,
     ) -> Output<'a> {
-        Output { context: &self.context, events, calls, record, numbered: self.dialect.numbered }
+        Output { context: &self.context, events, calls, record, numbered: self.dialect.numbered, ends: false }
     }
 
     fn read(&self, state: &mut State, tokens: &[Token<'_>], events: &mut Events, mut record: Option<&mut Record>) {
@@ -165,7 +165,7 @@ impl Plan {
             });
         }
         if let Some(half) = self.tools() {
-            half.finish(tools, &mut self.output(events, calls, record));
+            half.finish(tools, &mut Output { ends: true, ..self.output(events, calls, record) });
         }
         if let Some(half) = self.dialect.reasoning.as_deref() {
             half.polish(reasoning, events, true);
@@ -190,7 +190,7 @@ impl Plan {
     fn whole(&self, state: &State, events: &Events, record: &Record) -> Message {
         let reasoning = events.reasoning().unwrap_or_default().to_owned();
         let (reasoning, rest) = match self.reasoning() {
-            Some(half) => half.whole(&self.context, reasoning, record.text().to_owned()),
+            Some(half) => half.whole(&self.context, &state.reasoning, reasoning, record.text().to_owned()),
             None => (Some(reasoning).filter(|text| !text.is_empty()), Some(record.text().to_owned())),
         };
         let promoted = rest.as_deref().is_some_and(|rest| rest != record.text());
@@ -198,8 +198,13 @@ impl Plan {
         if self.context.tool_choice == ToolChoice::None && !self.context.tools.is_empty() {
             said.calls.clear();
         }
+        let mut fallbacks = events.fallbacks();
+        let announced = !said.calls.is_empty();
         if let Some(half) = self.tools() {
             said = half.whole(&self.context, record, said);
+        }
+        if announced && said.calls.is_empty() {
+            fallbacks.add(record.fallback());
         }
         let content = match self.calls {
             Calls::Named | Calls::Required => None,
@@ -218,13 +223,13 @@ impl Plan {
             ToolChoice::Required | ToolChoice::Named(_) => Some(content.unwrap_or_default()),
             _ => content,
         };
-        let (mut tool_calls, given_back) = (said.calls, said.given_back);
+        let mut tool_calls = said.calls;
         tool_calls.truncate(match self.context.tool_choice {
             ToolChoice::None | ToolChoice::Null => 0,
             _ if self.context.parallel_tool_calls => usize::MAX,
             _ => 1,
         });
-        Message { reasoning, content, tool_calls, reasoning_tokens: state.reasoning_tokens(), given_back }
+        Message { reasoning, content, tool_calls, reasoning_tokens: state.reasoning_tokens(), fallbacks }
     }
 }
 

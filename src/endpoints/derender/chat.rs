@@ -13,6 +13,7 @@ use crate::derender::logprobs::{self, ChatLogprobs, Style};
 use crate::derender::pieces::Pieces;
 use crate::derender::stream_state::StreamState;
 use crate::derender::text;
+use crate::metrics::ParserMetrics;
 use crate::parsers::{self, Events};
 use crate::respond::chat::{ChunkChoice, WholeChoice, write_chunk_choice, write_whole_choice};
 use crate::respond::json::JsonBuffer;
@@ -25,6 +26,7 @@ const NO_PROMPT: &str = "prompt_token_ids is required when a tool or reasoning p
 
 pub(super) fn whole(
     served: &Served,
+    metrics: &ParserMetrics,
     body: ChatBody<'_, StreamState<'_>>,
     known: Option<&KnownChat>,
     prompt: Option<&[u32]>,
@@ -40,7 +42,7 @@ pub(super) fn whole(
         return Err(ApiError::bad_request(reason));
     }
     let prompt = prompt.or(answer.prompt_token_ids.as_deref()).unwrap_or_default();
-    let reader = ChatReader::new(served, known, prompt, None);
+    let reader = ChatReader::new(served, metrics, known, prompt, None);
     let mut json = JsonBuffer::default();
     envelope(served, &answer, body.model.as_deref(), "chat.completion").open(&mut json);
     for (at, choice) in answer.choices.iter().enumerate() {
@@ -59,6 +61,7 @@ pub(super) fn whole(
 
 pub(super) fn chunk(
     served: &Served,
+    metrics: &ParserMetrics,
     body: ChatBody<'_, StreamState<'_>>,
     known: Option<&KnownChat>,
     prompt: Option<&[u32]>,
@@ -86,7 +89,7 @@ pub(super) fn chunk(
     let mut wire = body.stream_state.unwrap_or_default();
     let thinks = wire.thinks();
     let prompt = prompt.filter(|_| thinks.is_none()).or(chunk.prompt_token_ids.as_deref()).unwrap_or_default();
-    let reader = ChatReader::new(served, known, prompt, thinks);
+    let reader = ChatReader::new(served, metrics, known, prompt, thinks);
     let state = chunk.choices.first().map(|_| match begun {
         true => wire.take_chat(&reader.plan, prompt).map_err(checks::invalid_state),
         false => Ok(reader.plan.start(prompt)),
@@ -114,11 +117,18 @@ struct ChatReader<'a> {
     plan: Plan,
     request: Option<&'a ChatRequest>,
     style: Style,
+    metrics: &'a ParserMetrics,
 }
 
 impl<'a> ChatReader<'a> {
     /// `thinks` is what the dialect took from the prompt at the start of the reply, where that is known.
-    fn new(served: &Served, known: Option<&'a KnownChat>, prompt: &[u32], thinks: Option<bool>) -> Self {
+    fn new(
+        served: &Served,
+        metrics: &'a ParserMetrics,
+        known: Option<&'a KnownChat>,
+        prompt: &[u32],
+        thinks: Option<bool>,
+    ) -> Self {
         let plan = match known {
             Some(KnownChat { request, facts }) => {
                 let prompt_token_ids = prompt.to_vec();
@@ -137,7 +147,7 @@ impl<'a> ChatReader<'a> {
             // A request that asks for no logprobs says nothing about how they are cut.
             _ => Style::default(),
         };
-        Self { plan, request, style }
+        Self { plan, request, style, metrics }
     }
 
     fn wants(&self, flag: impl Fn(&ChatRequest) -> Option<bool>) -> bool {
@@ -172,6 +182,7 @@ impl<'a> ChatReader<'a> {
             "stop".clone_into(&mut finish.reason);
         }
         let message = self.plan.message(&pieces);
+        coupled::count_fallbacks(self.metrics, message.fallbacks);
         let whole = WholeChoice {
             index: choice.index,
             role: "assistant",
@@ -202,6 +213,7 @@ impl<'a> ChatReader<'a> {
             // Without a parser a stateless chunk says nothing where a coupled one says "".
             events.clear();
         }
+        coupled::count_fallbacks(self.metrics, events.fallbacks());
         pin_call_ids(&mut events, &mut wire.last_tool_call_ids);
         let finish = step.finish.as_ref();
         let chunk = ChunkChoice {

@@ -31,5 +31,5 @@ static GRAMMAR: Grammar = Grammar {
     ],
     body: Body::JsonList(JsonList { call: JsonCall { name: "", flow: Flow::Firm, ..JsonCall::MARKED }, single: false }),
     manners: Manners { closes: Some(Mode::Between), joined: true, ..Manners::PLAIN },
-    whole: whole::strict,
+    whole: |context, record, said| whole::open_or(whole::strict, context, record, said),
 };

@@ -7,7 +7,7 @@
 //! Emitted by DeepSeek R1 and its distillations, and by Step 5. Newer templates open the reasoning themselves, so a reply
 //! begins inside it; what follows the first closing mark is content, marks included.
 
-use super::super::engine::{By, Counting, Reopens, Start, Stray, Thinking};
+use super::super::engine::{By, Counting, Empty, Reopens, Start, Stray, Thinking};
 use super::super::registry::Definition;
 
 pub(in crate::parsers) static DIALECT: Definition = Definition {
@@ -42,5 +42,5 @@ pub(super) static THINKING: Thinking = Thinking {
     strips: false,
     drops_cut: "",
     promotes: |_| false,
-    empty_whole: true,
+    empty_whole: Empty::Always,
 };

@@ -9,13 +9,12 @@
 //! ````
 //!
 //! Emitted by DeepSeek V3 (0324) and R1 (0528). The reasoning is DeepSeek R1's ([`deepseek_r1`]) where the request says
-//! `thinking` or `enable_thinking`, as it is for Holo 2, which thinks unless it is told not to. A call that was cut is none
-//! in a whole answer.
+//! `thinking` or `enable_thinking`, as it is for Holo 2, which thinks unless it is told not to.
 
 use super::super::Context;
 use super::super::engine::Act::{Announce, Begin, End};
 use super::super::engine::Mode::{Between, Body as Args, Content, Name, Preamble};
-use super::super::engine::{Body, By, Grammar, Manners, Raw, Record, Start, Thinking, on, whole};
+use super::super::engine::{Body, By, Grammar, Manners, Raw, Record, Start, Thinking, on};
 use super::super::message::Answer;
 use super::super::python::truthy;
 use super::super::registry::Definition;
@@ -83,5 +82,5 @@ pub(super) fn thinks(context: &Context, default: bool) -> bool {
 
 /// Once calls were announced, malformed ones are dropped.
 pub(super) fn whole(_context: &Context, record: &Record, said: Answer) -> Answer {
-    Answer { settled: record.text().contains(CALLS), ..whole::without_cut(record, said) }
+    Answer { settled: record.text().contains(CALLS), ..said }
 }

@@ -7,7 +7,7 @@
 //! {"name": "get_weather", "arguments": {"city": "Paris"}}
 //! ```
 //!
-//! Emitted by Sber's GigaChat 3; later ones put `<|function_call|>` before the object instead. Text after a call is dropped.
+//! Emitted by Sber's GigaChat 3; later ones put `<|function_call|>` before the object instead.
 
 use super::super::engine::{Act, Body, By, Grammar, JsonCall, Manners, Mode, on};
 use super::super::registry::Definition;

@@ -9,7 +9,7 @@
 //! The sentences that begin reasoning and response are plain text, and count only at the start of a reply.
 
 use super::super::engine::{
-    Act, Body, By, Flow, Grammar, Ids, JsonCall, JsonList, Manners, Mode, Reopens, Start, Thinking, on, whole,
+    Act, Body, By, Empty, Flow, Grammar, Ids, JsonCall, JsonList, Manners, Mode, Reopens, Start, Thinking, on, whole,
 };
 use super::super::registry::Definition;
 use super::deepseek_r1;
@@ -45,6 +45,6 @@ static THINKING: Thinking = Thinking {
     follows_prompt: false,
     start: |_| Start::Outside,
     says_empty: false,
-    empty_whole: false,
+    empty_whole: Empty::Never,
     ..deepseek_r1::THINKING
 };

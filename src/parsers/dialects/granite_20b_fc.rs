@@ -5,7 +5,7 @@
 //! <function_call> {"name": "ping", "arguments": {}}
 //! ```
 //!
-//! Emitted by IBM's granite-20b-functioncalling. Text after a call is dropped.
+//! Emitted by IBM's granite-20b-functioncalling.
 
 use super::super::engine::{Act, Body, By, Grammar, JsonCall, Mode, on};
 use super::super::registry::Definition;

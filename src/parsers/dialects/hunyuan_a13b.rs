@@ -15,7 +15,7 @@ use super::super::Context;
 use super::super::engine::Act::{Begin, End};
 use super::super::engine::Mode::{Body as Args, Content};
 use super::super::engine::{
-    Body, By, Grammar, Ids, JsonCall, JsonList, Manners, Record, Reopens, Start, Stray, Thinking, on,
+    Body, By, Empty, Grammar, Ids, JsonCall, JsonList, Manners, Record, Reopens, Start, Stray, Thinking, on,
 };
 use super::super::message::Answer;
 use super::super::python::{self, Json};
@@ -55,7 +55,7 @@ static THINKING: Thinking = Thinking {
     follows_prompt: false,
     start: |_| Start::Outside,
     says_empty: false,
-    empty_whole: false,
+    empty_whole: Empty::Never,
     ..deepseek_r1::THINKING
 };
 

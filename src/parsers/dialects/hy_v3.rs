@@ -166,9 +166,6 @@ fn number(text: &str) -> Option<Json> {
 }
 
 pub(super) fn whole(_context: &Context, record: &Record, mut said: Answer) -> Answer {
-    for (index, call) in said.calls.iter_mut().enumerate() {
-        call.arguments = record.closed(index, &call.arguments);
-    }
     said.content = record.without_blank_after_calls(said.content);
     Answer { settled: record.text().contains(CALLS), ..said }
 }

@@ -9,7 +9,7 @@
 //! from the parameters, and it thinks unless the effort is `no_think`. In a whole answer, calls that were cut are content.
 
 use super::super::Context;
-use super::super::engine::Act::{Announce, Begin, End, First};
+use super::super::engine::Act::{Announce, Begin, End, First, GiveBack, Keep};
 use super::super::engine::Mode::{Between, Body as Args, Content, Name, Preamble};
 use super::super::engine::{Body, By, Grammar, Manners, Params, Record, Start, Thinking, Typing, on};
 use super::super::message::Answer;
@@ -36,13 +36,13 @@ static GRAMMAR: Grammar = Grammar {
         (KEY, By::Suffixed),
     ],
     moves: &[
-        on(Content, CALLS, &[], Preamble),
+        on(Content, CALLS, &[Keep], Preamble),
         on(Preamble, CALL, &[Begin], Name),
-        on(Preamble, END_CALLS, &[], Between),
+        on(Preamble, END_CALLS, &[GiveBack], Between),
         on(Name, KEY, &[Announce, First], Args),
         on(Name, END_CALL, &[Announce, End], Preamble),
         on(Args, END_CALL, &[End], Preamble),
-        on(Args, END_CALLS, &[End], Between),
+        on(Args, END_CALLS, &[End, GiveBack], Between),
     ],
     body: Body::Params(Params {
         typing: Typing::Own { streams: hy_v3::streams, value: hy_v3::value },

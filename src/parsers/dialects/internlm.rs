@@ -5,11 +5,10 @@
 //! {"name": "get_weather", "parameters": {"city": "Paris"}}<|action_end|>
 //! ```
 //!
-//! Emitted by InternLM 2 and 2.5. Arguments may be called `arguments`. Text after a call is dropped.
+//! Emitted by InternLM 2 and 2.5. Arguments may be called `arguments`.
 
-use super::super::engine::{Act, Body, By, Grammar, JsonCall, Manners, Mode, on};
+use super::super::engine::{Act, Body, By, Grammar, JsonCall, Manners, Mode, on, whole};
 use super::super::registry::Definition;
-use super::jamba;
 
 pub(in crate::parsers) static DIALECT: Definition = Definition {
     tool_names: &["internlm"],
@@ -31,6 +30,6 @@ static GRAMMAR: Grammar = Grammar {
         on(Mode::Between, OPEN, &[Act::Begin], Mode::Body),
     ],
     body: Body::JsonCall(JsonCall { arguments: &["parameters", "arguments"], ..JsonCall::MARKED }),
-    manners: Manners { says_empty: true, ..Manners::PLAIN },
-    ..jamba::GRAMMAR
+    manners: Manners { says_after: true, says_empty: true, ..Manners::PLAIN },
+    whole: |context, record, said| whole::open_or(whole::objects, context, record, said),
 };

@@ -6,7 +6,7 @@
 //! </tool_calls>
 //! ```
 //!
-//! Emitted by AI21's Jamba 1.5 and later. Text after the calls is dropped.
+//! Emitted by AI21's Jamba 1.5 and later.
 
 use super::super::engine::{Act, Body, By, Grammar, JsonCall, JsonList, Manners, Mode, on, whole};
 use super::super::registry::Definition;
@@ -25,8 +25,12 @@ const CLOSE: &str = "</tool_calls>";
 
 pub(super) const GRAMMAR: Grammar = Grammar {
     marks: &[(OPEN, By::Text), (CLOSE, By::Text)],
-    moves: &[on(Mode::Content, OPEN, &[Act::Begin], Mode::Body), on(Mode::Body, CLOSE, &[Act::End], Mode::Between)],
+    moves: &[
+        on(Mode::Content, OPEN, &[Act::Begin], Mode::Body),
+        on(Mode::Body, CLOSE, &[Act::End], Mode::Between),
+        on(Mode::Between, CLOSE, &[], Mode::Between),
+    ],
     body: Body::JsonList(JsonList { call: JsonCall::MARKED, single: false }),
-    manners: Manners { closes: Some(Mode::Between), says_empty: true, ..Manners::PLAIN },
+    manners: Manners { closes: Some(Mode::Between), says_after: true, says_empty: true, ..Manners::PLAIN },
     whole: whole::objects,
 };

@@ -20,7 +20,7 @@ use super::super::message::Answer;
 use super::super::python::{self, Json};
 use super::super::registry::Definition;
 use super::super::schema::{self, Types};
-use super::super::{Context, Token, ToolChoice, Unsupported};
+use super::super::{Context, Fallback, Token, ToolChoice, Unsupported};
 use super::deepseek_r1;
 
 pub(in crate::parsers) static DIALECT: Definition = Definition {
@@ -138,7 +138,13 @@ impl ReadReasoning for Efforts {
         chunk.iter().any(|token| token.text == GROUP || LEVELS.iter().any(|level| level.close == token.text))
     }
 
-    fn whole(&self, _context: &Context, reasoning: String, rest: String) -> (Option<String>, Option<String>) {
+    fn whole(
+        &self,
+        _context: &Context,
+        _memory: &ReasoningMemory,
+        reasoning: String,
+        rest: String,
+    ) -> (Option<String>, Option<String>) {
         (Some(reasoning), (!rest.is_empty()).then_some(rest))
     }
 }
@@ -180,6 +186,9 @@ impl ReadTools for Horizon {
 
     fn finish(&self, memory: &mut ToolMemory, out: &mut Output<'_>) {
         let held = std::mem::take(&mut memory.held);
+        if memory.open && !memory.called {
+            out.events.push_fallback(Fallback::Unfinished);
+        }
         content(memory, &held, out);
     }
 
@@ -233,7 +242,7 @@ fn group(memory: &mut ToolMemory, (text, rest): (&str, &str), out: &mut Output<'
             }
         }
         None => {
-            out.events.push_given_back();
+            out.events.push_fallback(Fallback::Malformed);
             content(memory, text, out);
         }
     }

@@ -15,7 +15,7 @@ use super::super::Context;
 use super::super::engine::Act::{Announce, Begin, End};
 use super::super::engine::Mode::{Between, Body as Args, Content, Name, Preamble};
 use super::super::engine::{
-    Body, By, Collected, Grammar, Ids, Manners, Record, Reopens, Start, Stray, Thinking, on, whole,
+    Body, By, Collected, Empty, Grammar, Ids, Manners, Record, Reopens, Start, Stray, Thinking, on,
 };
 use super::super::message::Answer;
 use super::super::python::{self, Json, truthy};
@@ -74,7 +74,7 @@ static GRAMMAR: Grammar = Grammar {
         ids: Ids::Within(|head| attribute(head, "tool")),
         ..Manners::PLAIN
     },
-    whole: |_: &Context, record: &Record, said: Answer| Answer { settled: true, ..whole::without_cut(record, said) },
+    whole: |_: &Context, _: &Record, said: Answer| Answer { settled: true, ..said },
 };
 
 static THINKING: Thinking = Thinking {
@@ -87,7 +87,7 @@ static THINKING: Thinking = Thinking {
     reopens: Reopens::Never,
     start,
     says_empty: false,
-    empty_whole: false,
+    empty_whole: Empty::Never,
     ..deepseek_r1::THINKING
 };
 

@@ -6,7 +6,7 @@
 //!
 //! Emitted by Llama 3.1, 3.2, 3.3 and 4. A call is a bare JSON object, with `parameters` or `arguments`; `<|python_tag|>` may
 //! stand before it, and something like `; ` between two. A list of calls is read, too, which is what `required` makes the
-//! model write. Text after a call is dropped.
+//! model write.
 
 use super::super::engine::{Act, Body, By, Grammar, JsonCall, JsonList, Manners, Mode, on, whole};
 use super::super::registry::Definition;
@@ -34,6 +34,12 @@ static GRAMMAR: Grammar = Grammar {
         call: JsonCall { arguments: &["parameters", "arguments"], ..JsonCall::MARKED },
         single: true,
     }),
-    manners: Manners { closes: Some(Mode::Between), forces_json: false, says_empty: true, ..Manners::PLAIN },
+    manners: Manners {
+        closes: Some(Mode::Between),
+        says_after: true,
+        forces_json: false,
+        says_empty: true,
+        ..Manners::PLAIN
+    },
     whole: whole::objects,
 };

@@ -29,6 +29,6 @@ static GRAMMAR: Grammar = Grammar {
         on(Mode::Start, "[", &[Act::BeginHere], Mode::Body),
         on(Mode::Between, CLOSE, &[], Mode::Content),
     ],
-    manners: Manners { closes: Some(Mode::Between), ..pythonic::GRAMMAR.manners },
+    manners: Manners { closes: Some(Mode::Between), says_after: true, ..pythonic::GRAMMAR.manners },
     ..pythonic::GRAMMAR
 };

@@ -18,7 +18,7 @@ use serde_json::Value;
 use super::super::Context;
 use super::super::engine::Act::{Begin, End};
 use super::super::engine::Mode::{Between, Body as Args, Content, Name, Preamble};
-use super::super::engine::{Body, By, Collected, Grammar, Manners, Reopens, Start, Stray, Thinking, on, whole};
+use super::super::engine::{Body, By, Collected, Empty, Grammar, Manners, Reopens, Start, Stray, Thinking, on, whole};
 use super::super::python::{self, Json};
 use super::super::registry::Definition;
 use super::super::schema::{self, Types};
@@ -84,7 +84,7 @@ static THINKING: Thinking = Thinking {
     follows_prompt: false,
     start,
     says_empty: false,
-    empty_whole: false,
+    empty_whole: Empty::Opened,
     ..deepseek_r1::THINKING
 };
 

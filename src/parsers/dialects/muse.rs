@@ -129,7 +129,7 @@ pub(super) fn calls(text: &str, keeps_strings: bool, out: &mut Output<'_>) -> us
         let invoke = before.split_once(INVOKE);
         match invoke.and_then(|(_, invoke)| call(out.context, invoke, keeps_strings)) {
             Some((name, arguments)) => {
-                MESSAGES.give_back(invoke.map_or("", |(before, _)| before), out);
+                MESSAGES.aside(invoke.map_or("", |(before, _)| before), out);
                 out.call(name, Ids::Random);
                 out.arguments(&arguments);
             }

@@ -7,7 +7,7 @@
 //!
 //! Emitted by Ai2's Olmo 3. Calls as Python writes them ([`pythonic`]), one a line, but with `true`, `false` and `null`.
 
-use super::super::engine::{Act, Body, By, Grammar, Manners, Mode, PyCalls, Thinking, on};
+use super::super::engine::{Act, Body, By, Empty, Grammar, Manners, Mode, PyCalls, Thinking, on};
 use super::super::registry::Definition;
 use super::{deepseek_r1, pythonic};
 
@@ -31,4 +31,4 @@ static GRAMMAR: Grammar = Grammar {
     ..pythonic::GRAMMAR
 };
 
-static THINKING: Thinking = Thinking { says_empty: false, empty_whole: false, ..deepseek_r1::THINKING };
+static THINKING: Thinking = Thinking { says_empty: false, empty_whole: Empty::Never, ..deepseek_r1::THINKING };

@@ -4,7 +4,7 @@
 //! functools[{"name": "get_weather", "arguments": {"city": "Paris"}}]
 //! ```
 //!
-//! Emitted by Microsoft's Phi-4-mini. Arguments may be called `parameters`. Text after the calls is dropped.
+//! Emitted by Microsoft's Phi-4-mini. Arguments may be called `parameters`.
 
 use super::super::engine::{Act, Body, By, Grammar, JsonCall, JsonList, Mode, on};
 use super::super::registry::Definition;

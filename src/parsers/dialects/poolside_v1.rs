@@ -12,9 +12,9 @@
 //! string is JSON, a Python constant, or text. The reasoning is DeepSeek V3's ([`deepseek_v3`]), off by default.
 
 use super::super::Context;
-use super::super::engine::Act::{Announce, Begin, End, First};
+use super::super::engine::Act::{Announce, Begin, End, First, GiveBack, Keep};
 use super::super::engine::Mode::{Body as Args, Content, Name};
-use super::super::engine::{Body, By, Grammar, Manners, Params, Record, Start, Thinking, Typing, on, whole};
+use super::super::engine::{Body, By, Grammar, Manners, Params, Record, Start, Thinking, Typing, on};
 use super::super::message::Answer;
 use super::super::python::{self, Json};
 use super::super::registry::Definition;
@@ -33,11 +33,11 @@ pub(in crate::parsers) static DIALECT: Definition = Definition {
 static GRAMMAR: Grammar = Grammar {
     marks: &[(CALL, By::Text), (END_CALL, By::Text), (KEY, By::Text), ("\n", By::Text)],
     moves: &[
-        on(Content, CALL, &[Begin], Name),
+        on(Content, CALL, &[Begin, Keep], Name),
         on(Name, "\n", &[Announce], Args),
         on(Name, KEY, &[Announce, First], Args),
-        on(Name, END_CALL, &[Announce, End], Content),
-        on(Args, END_CALL, &[End], Content),
+        on(Name, END_CALL, &[Announce, End, GiveBack], Content),
+        on(Args, END_CALL, &[End, GiveBack], Content),
     ],
     body: Body::Params(Params { typing: Typing::Own { streams, value }, ..Params::plain(tag) }),
     manners: Manners { joined: true, empty_head: true, forces_json: false, ..Manners::PLAIN },
@@ -58,8 +58,11 @@ fn value(text: &str, _schema: Option<&serde_json::Value>) -> Json {
     }
 }
 
-fn whole(_context: &Context, record: &Record, said: Answer) -> Answer {
-    let mut said = whole::without_cut(record, said);
+/// A call that was cut is text, where it is the only one.
+fn whole(_context: &Context, record: &Record, mut said: Answer) -> Answer {
+    if record.is_unclosed() && said.calls.len() == 1 {
+        said.calls.clear();
+    }
     said.content = record.without_blank_after_calls(said.content);
     said
 }

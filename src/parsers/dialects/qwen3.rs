@@ -12,7 +12,7 @@
 //! unless `enable_thinking` is false; a tool call ends it as well.
 
 use super::super::Context;
-use super::super::engine::{By, Counting, Reopens, Start, Stray, Thinking};
+use super::super::engine::{By, Counting, Empty, Reopens, Start, Stray, Thinking};
 use super::super::registry::Definition;
 
 pub(in crate::parsers) static DIALECT: Definition = Definition {
@@ -47,7 +47,7 @@ pub(super) const THINKING: Thinking = Thinking {
     strips: false,
     drops_cut: "",
     promotes: |_| false,
-    empty_whole: false,
+    empty_whole: Empty::Never,
 };
 
 fn start(context: &Context) -> Start {

@@ -11,9 +11,9 @@
 //! numbers, booleans and nulls are typed, the rest is text. The arguments go out when the call is complete. In a whole answer
 //! the calls must be closed.
 
-use super::super::engine::Act::{Announce, Begin, End};
+use super::super::engine::Act::{Announce, Begin, End, GiveBack, Keep};
 use super::super::engine::Mode::{Body as Args, Content, Name, Preamble};
-use super::super::engine::{Body, By, Collected, Counting, Grammar, Manners, Record, Thinking, on, whole};
+use super::super::engine::{Body, By, Collected, Counting, Grammar, Manners, Record, Thinking, on};
 use super::super::message::Answer;
 use super::super::python::{self, Json};
 use super::super::registry::Definition;
@@ -48,14 +48,14 @@ static GRAMMAR: Grammar = Grammar {
         (END_NAME, By::Text),
     ],
     moves: &[
-        on(Content, CALLS, &[], Preamble),
+        on(Content, CALLS, &[Keep], Preamble),
         on(Preamble, CALL, &[Begin], Preamble),
         on(Preamble, INVOKE, &[], Name),
         on(Preamble, END_CALL, &[End], Preamble),
-        on(Preamble, END_CALLS, &[], Content),
+        on(Preamble, END_CALLS, &[GiveBack], Content),
         on(Name, END_NAME, &[Announce], Args),
         on(Args, END_CALL, &[End], Preamble),
-        on(Args, END_CALLS, &[End], Content),
+        on(Args, END_CALLS, &[End, GiveBack], Content),
     ],
     body: Body::Collected(Collected { arguments }),
     manners: Manners::PLAIN,
@@ -90,8 +90,7 @@ fn typed(text: &str, kind: &str) -> Json {
 }
 
 /// Calls that were never closed are text.
-fn whole(_context: &Context, record: &Record, said: Answer) -> Answer {
-    let mut said = whole::without_cut(record, said);
+fn whole(_context: &Context, record: &Record, mut said: Answer) -> Answer {
     if said.calls.is_empty() || !record.text().contains(END_CALLS) {
         return Answer::text(record.text());
     }

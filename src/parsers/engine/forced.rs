@@ -81,7 +81,7 @@ impl ReadTools for Required {
     /// Either the text is such a list, or nothing was called.
     fn whole(&self, context: &Context, record: &Record, said: Answer) -> Answer {
         let calls = python::loads(record.text()).and_then(|list| calls(context, &list, &said));
-        Answer { given_back: calls.is_none(), calls: calls.unwrap_or_default(), ..Answer::default() }
+        Answer { calls: calls.unwrap_or_default(), ..Answer::default() }
     }
 }
 

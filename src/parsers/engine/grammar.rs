@@ -7,7 +7,7 @@ use super::marks::LOOKALIKE;
 use super::scan::{Found, Literals, MarkId};
 use super::{Blank, By, Ids, Lexer, Manners, Marks, Output, ReadTools, Record, Setup, ToolMemory, Unknown};
 use crate::parsers::message::Answer;
-use crate::parsers::{Context, Token, ToolChoice};
+use crate::parsers::{Context, Fallback, Token, ToolChoice};
 
 /// White space at the start of content that is kept back at most.
 const MAX_BLANK: usize = 1024;
@@ -66,6 +66,10 @@ pub(in crate::parsers) enum Act {
     /// The name is complete: the call is announced, before its body says anything. In a grammar that has this, a call
     /// that ends before is none.
     Announce,
+    /// The text from here on is kept until a call is announced.
+    Keep,
+    /// What was kept is content: there was no call in it.
+    GiveBack,
 }
 
 /// In mode `from`, `mark` does `acts` and goes to mode `to`.
@@ -119,7 +123,8 @@ impl Grammar {
         });
         let strays = strays.iter().filter_map(|text| marks.id_of(text)).collect();
         let announces = self.moves.iter().any(|found| found.acts.contains(&Act::Announce));
-        Box::new(Compiled { grammar: self, marks, table, literals, strays, announces })
+        let keeps = setup.mixed && self.manners.engine.is_some() && !self.body.names_itself();
+        Box::new(Compiled { grammar: self, marks, table, literals, strays, announces, keeps })
     }
 }
 
@@ -134,6 +139,8 @@ struct Compiled {
     strays: Vec<MarkId>,
     /// Some mark announces calls; the first text of a body does not.
     announces: bool,
+    /// Markup before the first call is content if there is no call in it, as whole answers have it.
+    keeps: bool,
 }
 
 impl ReadTools for Compiled {
@@ -163,7 +170,7 @@ impl ReadTools for Compiled {
         }
         let ended = manners.says_end && memory.called && !memory.open;
         let spoken = memory.mode == Mode::Content && memory.held.is_empty();
-        if out.events.is_empty() && (ended || manners.says_empty && spoken) {
+        if out.events.is_silent() && (ended || manners.says_empty && spoken) {
             out.events.push_content("");
         }
     }
@@ -179,6 +186,7 @@ impl ReadTools for Compiled {
             out.note_unclosed(memory.announced);
             self.end(memory, "", out);
         }
+        give_back(memory, out);
         let blank = std::mem::take(&mut memory.blank);
         if !memory.called && !self.grammar.manners.holds_tail {
             out.content(&blank);
@@ -202,6 +210,10 @@ impl ReadTools for Compiled {
     }
 
     fn reads_always(&self) -> bool {
+        self.grammar.manners.always
+    }
+
+    fn takes_over(&self) -> bool {
         self.grammar.manners.always
     }
 
@@ -254,6 +266,9 @@ impl Compiled {
         if memory.mode == Mode::Body && self.grammar.manners.closes.is_some() {
             return self.closing(memory, text, out);
         }
+        if memory.mode == Mode::Between && self.grammar.manners.says_after {
+            return self.after(memory, text, out);
+        }
         if self.note(memory, text, out) {
             return "";
         }
@@ -302,7 +317,11 @@ impl Compiled {
         out.note(text.split_at(text.len() - rest.len()).0);
         let body = &self.grammar.body;
         if let Some(called) = body.over(&memory.body) {
-            out.note_body_end();
+            if called {
+                out.note_body_end();
+            } else {
+                out.forget_body();
+            }
             self.end(memory, "", out);
             memory.called |= called;
             memory.mode = self.grammar.manners.closes.filter(|_| called).unwrap_or_default();
@@ -341,6 +360,19 @@ impl Compiled {
         out.content(text);
     }
 
+    /// What may only separate calls waits for more. Returns what is content for certain.
+    fn after<'t>(&self, memory: &mut ToolMemory, text: &'t str, out: &mut Output<'_>) -> &'t str {
+        let content = text.trim_start_matches(|char: char| char.is_whitespace() || char == ';');
+        let (separator, _) = text.split_at(text.len() - content.len());
+        out.note(separator);
+        memory.blank.push_str(separator);
+        if memory.blank.len() > MAX_BLANK || !content.is_empty() {
+            (memory.mode, memory.spoken) = (Mode::Content, true);
+            out.content(&std::mem::take(&mut memory.blank));
+        }
+        content
+    }
+
     fn mark(&self, memory: &mut ToolMemory, mark: MarkId, literal: &str, out: &mut Output<'_>) {
         if memory.mode == Mode::Content && self.strays.contains(&mark) {
             return out.note(literal);
@@ -365,7 +397,17 @@ impl Compiled {
                 Act::Begin => self.begin(memory, literal, out),
                 Act::End => self.end(memory, literal, out),
                 Act::Announce => self.announce(memory, out),
+                Act::Keep => literal.clone_into(&mut memory.raw),
+                Act::GiveBack => drop(give_back(memory, out)),
                 Act::BeginHere | Act::Text | Act::First => {}
+            }
+        }
+        if self.keeps && !memory.called {
+            match (memory.mode, found.to) {
+                (Mode::Content, Mode::Content) => {}
+                (Mode::Content, _) => literal.clone_into(&mut memory.raw),
+                (_, Mode::Content) => drop(give_back(memory, out)),
+                _ => {}
             }
         }
         if self.grammar.manners.holds_tail && memory.mode != found.to {
@@ -389,9 +431,11 @@ impl Compiled {
         memory.open = true;
         memory.announced = false;
         memory.name.clear();
-        memory.raw.clear();
+        if memory.mode == Mode::Between {
+            memory.blank.clear();
+        }
         if self.grammar.manners.unknown == Unknown::GivenBack {
-            memory.raw.push_str(literal);
+            literal.clone_into(&mut memory.raw);
         }
         memory.body = self.grammar.body.begin(literal);
         out.note_body();
@@ -448,17 +492,24 @@ impl Compiled {
         if self.grammar.manners.ends_apart && literal.is_empty() {
             out.events.set_apart();
         }
-        if !memory.raw.is_empty() {
-            give_back(memory, out);
-        } else if memory.announced || self.grammar.body.names_itself() {
+        let none = self.grammar.manners.unknown == Unknown::GivenBack && give_back(memory, out);
+        if !none && (memory.announced || self.grammar.body.names_itself()) {
             self.grammar.body.end(body, literal, out);
         }
         memory.open = false;
     }
 }
 
-/// The open call is none: its text is content.
-fn give_back(memory: &mut ToolMemory, out: &mut Output<'_>) {
-    out.events.push_given_back();
-    out.content(&std::mem::take(&mut memory.raw));
+/// What was kept is no call: its text is content. False where nothing was kept.
+fn give_back(memory: &mut ToolMemory, out: &mut Output<'_>) -> bool {
+    let raw = std::mem::take(&mut memory.raw);
+    if raw.is_empty() {
+        return false;
+    }
+    let name = memory.name.trim();
+    match name.is_empty() || out.context.knows(name) {
+        true => out.give_back(&raw),
+        false => out.give_back_for(Fallback::Unknown, &raw),
+    }
+    true
 }

@@ -26,6 +26,8 @@ pub(in crate::parsers) struct Manners {
     pub(in crate::parsers) start_forced: Option<Mode>,
     /// The body ends by itself, and then this mode follows; or only marks end it.
     pub(in crate::parsers) closes: Option<Mode>,
+    /// Text after a call is content, but for what separates it from another one; else it is dropped.
+    pub(in crate::parsers) says_after: bool,
     /// White space at the end of reasoning and content waits for more of it.
     pub(in crate::parsers) holds_tail: bool,
     /// What ends the arguments has an entry of its own.
@@ -91,6 +93,7 @@ impl Manners {
         start: Mode::Content,
         start_forced: None,
         closes: None,
+        says_after: false,
         holds_tail: false,
         ends_apart: false,
         says_end: false,

@@ -88,7 +88,7 @@ pub(in crate::parsers) struct ToolMemory {
     /// The name being read.
     #[serde(rename = "n", skip_serializing_if = "is_default")]
     pub(in crate::parsers) name: String,
-    /// The text of the open call, while it may have to be given back.
+    /// The text of the open call or group, while it may have to be given back.
     #[serde(rename = "r", skip_serializing_if = "is_default")]
     pub(in crate::parsers) raw: String,
     /// Where the body of the open call stands.

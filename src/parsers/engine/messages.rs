@@ -43,12 +43,22 @@ impl Messages {
     }
 
     /// Says text between calls, unless it is nothing.
-    pub(in crate::parsers) fn give_back(&self, text: &str, out: &mut Output<'_>) {
-        let bare = self.around.iter().fold(text.to_owned(), |text, mark| text.replace(mark, ""));
-        if !bare.trim().is_empty() {
-            out.events.push_given_back();
+    pub(in crate::parsers) fn aside(&self, text: &str, out: &mut Output<'_>) {
+        if !self.is_nothing(text) {
             out.content(text);
         }
+    }
+
+    /// Says what was to be a call, unless it is nothing.
+    pub(in crate::parsers) fn give_back(&self, text: &str, out: &mut Output<'_>) {
+        if !self.is_nothing(text) {
+            out.give_back(text);
+        }
+    }
+
+    fn is_nothing(&self, text: &str) -> bool {
+        let bare = self.around.iter().fold(text.to_owned(), |text, mark| text.replace(mark, ""));
+        bare.trim().is_empty()
     }
 }
 

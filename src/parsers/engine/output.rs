@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::parsers::python::quote_into;
-use crate::parsers::{Context, Events, ToolChoice, ids};
+use crate::parsers::{Context, Events, Fallback, ToolChoice, ids};
 
 /// The sink of one chunk.
 #[derive(Debug)]
@@ -16,6 +16,8 @@ pub(in crate::parsers) struct Output<'a> {
     pub(in crate::parsers) record: Option<&'a mut Record>,
     /// The model numbers its calls.
     pub(in crate::parsers) numbered: bool,
+    /// Nothing follows: what is open was cut.
+    pub(in crate::parsers) ends: bool,
 }
 
 /// The raw text of the tool half and where calls stand in it.
@@ -26,8 +28,6 @@ pub(in crate::parsers) struct Record {
     open: Option<usize>,
     /// How much content was said before the first call.
     content_before_calls: Option<usize>,
-    /// Per call that was cut: how much of its arguments a whole answer keeps, and what closes them.
-    cuts: Vec<Option<(usize, String)>>,
     /// The last call was open when the reply ended; whether it was announced.
     unclosed: Option<bool>,
 }
@@ -61,6 +61,18 @@ impl Output<'_> {
         }
     }
 
+    /// Says as content what was to be a call.
+    pub(in crate::parsers) fn give_back(&mut self, text: &str) {
+        let reason = if self.ends { Fallback::Unfinished } else { Fallback::Malformed };
+        self.give_back_for(reason, text);
+    }
+
+    /// The same, for a reason that is known.
+    pub(in crate::parsers) fn give_back_for(&mut self, reason: Fallback, text: &str) {
+        self.events.push_fallback(reason);
+        self.content(text);
+    }
+
     /// Begins a call.
     pub(in crate::parsers) fn call(&mut self, name: &str, ids: Ids) {
         let number = self.context.history_tool_calls.saturating_add(*self.calls);
@@ -86,8 +98,9 @@ impl Output<'_> {
         }
         let index = *self.calls;
         *self.calls = self.calls.saturating_add(1);
-        if !self.hides(index) {
-            self.events.push_call(index, id, name);
+        match self.hides(index) {
+            true => self.events.hide(),
+            false => self.events.push_call(index, id, name),
         }
     }
 
@@ -100,8 +113,10 @@ impl Output<'_> {
 
     /// Adds to the arguments of the call begun last; empty text is sent as such.
     pub(in crate::parsers) fn even_empty_arguments(&mut self, text: &str) {
-        if let Some(index) = self.open_call() {
-            self.events.push_arguments(index, text);
+        match self.open_call() {
+            Some(index) => self.events.push_arguments(index, text),
+            None if !self.drops_calls() => self.events.hide(),
+            None => {}
         }
     }
 
@@ -135,21 +150,10 @@ impl Output<'_> {
         }
     }
 
-    /// Notes that a whole answer would close the arguments here, with `end`, if the call were cut now.
-    pub(in crate::parsers) fn note_cut(&mut self, end: &str) {
-        let Some(index) = self.open_call() else { return };
-        let len = self.events.arguments_len(index);
+    /// Notes that what began like a body was none.
+    pub(in crate::parsers) fn forget_body(&mut self) {
         if let Some(record) = &mut self.record {
-            record.cuts.resize(record.cuts.len().max(index + 1), None);
-            record.cuts[index] = Some((len, end.to_owned()));
-        }
-    }
-
-    /// Notes that the arguments ended well.
-    pub(in crate::parsers) fn note_uncut(&mut self) {
-        let Some(index) = self.open_call() else { return };
-        if let Some(cut) = self.record.as_mut().and_then(|record| record.cuts.get_mut(index)) {
-            *cut = None;
+            record.open = None;
         }
     }
 
@@ -190,6 +194,16 @@ impl Record {
         }
     }
 
+    /// Why no call came of what was begun.
+    pub(in crate::parsers) fn fallback(&self) -> Fallback {
+        if self.is_cut() { Fallback::Unfinished } else { Fallback::Malformed }
+    }
+
+    /// True where the reply ended in a call.
+    pub(in crate::parsers) fn is_cut(&self) -> bool {
+        self.unclosed.is_some()
+    }
+
     /// True where the last call was announced and never ended.
     pub(in crate::parsers) fn is_unclosed(&self) -> bool {
         self.unclosed == Some(true)
@@ -204,13 +218,5 @@ impl Record {
     /// The raw bodies of the calls.
     pub(in crate::parsers) fn bodies(&self) -> impl Iterator<Item = &str> {
         self.bodies.iter().map(|range| self.text.get(range.clone()).unwrap_or_default())
-    }
-
-    /// The arguments of a call as a whole answer has them: closed where they were cut.
-    pub(in crate::parsers) fn closed(&self, index: usize, arguments: &str) -> String {
-        match self.cuts.get(index) {
-            Some(Some((len, end))) => arguments.get(..*len).unwrap_or_default().to_owned() + end,
-            _ => arguments.to_owned(),
-        }
     }
 }

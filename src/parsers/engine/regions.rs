@@ -248,7 +248,7 @@ impl Regions {
             (Some(What::Calls), Seen::Text(text) | Seen::Opening(text)) if !calls => out.content(text),
             (Some(What::Calls), Seen::Closing(mark, _)) if !calls => out.content(mark),
             (Some(What::Calls), Seen::Closing(mark, call)) => self.call(&call, mark, out),
-            (Some(What::Calls), Seen::Broken(text)) => give_back(&text, out),
+            (Some(What::Calls), Seen::Broken(text)) => out.give_back(&text),
             _ => {}
         }
     }
@@ -266,16 +266,11 @@ impl Regions {
                 }
             }
             _ => {
-                give_back(text, out);
+                out.give_back(text);
                 out.content(mark);
             }
         }
     }
-}
-
-fn give_back(text: &str, out: &mut Output<'_>) {
-    out.events.push_given_back();
-    out.content(text);
 }
 
 /// The part of a text that the prompt did not write.

@@ -40,6 +40,17 @@ pub(in crate::parsers) enum Reopens {
     Always,
 }
 
+/// Where a whole answer without reasoning has an empty one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::parsers) enum Empty {
+    /// Nowhere.
+    Never,
+    /// Where an opening mark was read, or the reply began inside.
+    Opened,
+    /// Always.
+    Always,
+}
+
 /// Which tokens count as reasoning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::parsers) enum Counting {
@@ -92,8 +103,8 @@ pub(in crate::parsers) struct Thinking {
     pub(in crate::parsers) drops_cut: &'static str,
     /// Whether a reply that would have no content has its reasoning as content.
     pub(in crate::parsers) promotes: fn(&Context) -> bool,
-    /// A whole answer has an empty string, not null, where there is no reasoning.
-    pub(in crate::parsers) empty_whole: bool,
+    /// Where a whole answer has an empty reasoning, not null.
+    pub(in crate::parsers) empty_whole: Empty,
 }
 
 /// White space at the end of reasoning that is kept back at most.
@@ -252,9 +263,20 @@ impl ReadReasoning for Compiled {
         }
     }
 
-    fn whole(&self, context: &Context, reasoning: String, rest: String) -> (Option<String>, Option<String>) {
+    fn whole(
+        &self,
+        context: &Context,
+        memory: &ReasoningMemory,
+        reasoning: String,
+        rest: String,
+    ) -> (Option<String>, Option<String>) {
         let keep = |text: String, empty: bool| (empty || !text.is_empty()).then_some(text);
-        let (reasoning, rest) = (keep(reasoning, self.thinking.empty_whole), keep(rest, false));
+        let empty = match self.thinking.empty_whole {
+            Empty::Never => false,
+            Empty::Opened => memory.opened || (self.thinking.start)(context) == Start::Inside,
+            Empty::Always => true,
+        };
+        let (reasoning, rest) = (keep(reasoning, empty), keep(rest, false));
         let blank = rest.as_ref().is_none_or(|rest| rest.trim().is_empty());
         if blank && (self.thinking.promotes)(context) { (rest, reasoning) } else { (reasoning, rest) }
     }
@@ -285,12 +307,25 @@ impl Compiled {
         true
     }
 
+    /// Reads a token that is no mark. It stays a token, since the tool half may know it, unless a mark may stand in it.
     fn plain(&self, memory: &mut ReasoningMemory, token: Token<'_>, say: &mut dyn FnMut(Piece<'_>)) {
+        if !memory.held.is_empty() && !self.continues(memory, token.text) {
+            self.text(memory, "", true, say);
+        }
         let literals = self.literals(memory);
         if memory.held.is_empty() && literals.find(token.text, false) == Found::Nothing {
             return self.say(memory, token, say);
         }
         self.text(memory, token.text, false, say);
+    }
+
+    /// Whether what was held back may still become a mark, or is one, with this text behind it.
+    fn continues(&self, memory: &ReasoningMemory, text: &str) -> bool {
+        let all = memory.held.clone() + text;
+        match self.literals(memory).find(&all, false) {
+            Found::Mark { at, .. } | Found::Maybe { at } => at < memory.held.len(),
+            Found::Nothing => false,
+        }
     }
 
     /// Says content. Where marks may stand around it, white space outside of them is nothing.

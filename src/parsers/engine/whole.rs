@@ -5,7 +5,7 @@ use crate::parsers::message::Answer;
 use crate::parsers::python::{self, Json};
 use crate::parsers::{Context, python::dumps};
 
-/// Arguments of a call that was cut are closed, and content beside calls loses the white space at its edges.
+/// Arguments are written anew, but for those that were cut, and content beside calls loses the white space at its edges.
 pub(in crate::parsers) fn trimmed(context: &Context, record: &Record, said: Answer) -> Answer {
     trim(untrimmed(context, record, said))
 }
@@ -18,21 +18,14 @@ pub(in crate::parsers) fn trim(mut said: Answer) -> Answer {
     said
 }
 
-/// Arguments of a call that was cut are closed, and white space after the calls is dropped.
+/// Arguments are written anew, but for those that were cut, and white space after the calls is dropped.
 pub(in crate::parsers) fn untrimmed(_context: &Context, record: &Record, mut said: Answer) -> Answer {
-    for (index, call) in said.calls.iter_mut().enumerate() {
-        let closed = record.closed(index, &call.arguments);
-        call.arguments = python::loads(&closed).map_or(closed, |value| python::dumps(&value));
+    for call in &mut said.calls {
+        if let Some(value) = python::loads(&call.arguments) {
+            call.arguments = dumps(&value);
+        }
     }
     said.content = record.without_blank_after_calls(said.content);
-    said
-}
-
-/// A call that was cut is none.
-pub(in crate::parsers) fn without_cut(record: &Record, mut said: Answer) -> Answer {
-    if record.is_unclosed() {
-        said.calls.pop();
-    }
     said
 }
 
@@ -59,4 +52,15 @@ pub(in crate::parsers) fn objects(context: &Context, record: &Record, said: Answ
         None => false,
     };
     if record.bodies().all(is_whole) { strict(context, record, said) } else { Answer::text(record.text()) }
+}
+
+/// A call that was cut stays open; anything else is what `other` makes of it.
+pub(in crate::parsers) fn open_or(
+    other: fn(&Context, &Record, Answer) -> Answer,
+    context: &Context,
+    record: &Record,
+    said: Answer,
+) -> Answer {
+    let cut = record.is_cut() && !said.calls.is_empty() && !said.given_back;
+    if cut { untrimmed(context, record, said) } else { other(context, record, said) }
 }

@@ -77,16 +77,14 @@ impl Block {
             out.arguments(&arguments);
         }
         if !rest.is_empty() {
-            out.events.push_given_back();
-            out.content(&rest);
+            out.give_back(&rest);
         }
     }
 }
 
 fn give_back(memory: &mut BlockMemory, out: &mut Output<'_>) {
-    out.events.push_given_back();
-    out.content(&std::mem::take(&mut memory.mark));
-    out.content(&std::mem::take(&mut memory.text));
+    let text = std::mem::take(&mut memory.mark) + &std::mem::take(&mut memory.text);
+    out.give_back(&text);
 }
 
 /// The call that a block of one JSON object is.

@@ -225,8 +225,11 @@ impl JsonCall {
     }
 
     fn give_back(&self, memory: &JsonCallMemory, out: &mut Output<'_>) {
-        out.events.push_given_back();
-        out.content(&memory.raw);
+        // JSON without a mark before it that names nothing is hardly a call.
+        match memory.raw.trim_start().starts_with(['{', '[']) && !memory.raw.contains(self.name) {
+            true => out.content(&memory.raw),
+            false => out.give_back(&memory.raw),
+        }
     }
 
     /// Reads one character between keys and values.

@@ -197,16 +197,18 @@ impl Params {
     /// The call ends, by this mark or at the end of the reply.
     ///
     /// At the end of the reply a value was cut if it is still open. One that waited is dropped, with its key if that waited,
-    /// too; what went out already stays open, and a whole answer drops it.
+    /// too; what went out already stays open, so that nobody takes the call for a complete one.
     pub(super) fn end(&self, mut memory: ParamsMemory, mark: &str, out: &mut Output<'_>) {
         memory.next_chunk = true;
         self.read(&mut memory, "", out);
+        let cut = mark.is_empty();
+        if cut && memory.place == Place::Keyed {
+            return out.arguments(memory.value.trim());
+        }
         let held = std::mem::take(&mut memory.held);
         self.value(&mut memory, &held, out);
-        let cut = mark.is_empty();
         match memory.place {
             Place::Streams if cut => return out.quoted(&memory.value),
-            Place::Keyed if cut => return,
             Place::Waits if cut || memory.kind == Value::Json => {}
             _ => self.close(&mut memory, out),
         }
@@ -216,7 +218,6 @@ impl Params {
             }
             self.say_value(&mut memory, out);
         }
-        out.note_uncut();
         out.arguments(if memory.begun() { &memory.pending } else { "{" });
         out.arguments("}");
     }
@@ -263,7 +264,7 @@ impl Params {
         if streams {
             self.stream(memory, out);
         } else if matches!(self.typing, Typing::Schema) && kind == Value::Text && !self.may_wrap(memory, out) {
-            self.say_key_early(memory, out);
+            say_key(memory, out);
             memory.place = Place::Keyed;
         }
     }
@@ -271,18 +272,11 @@ impl Params {
     /// From here on the value goes out as it comes.
     fn stream(&self, memory: &mut ParamsMemory, out: &mut Output<'_>) {
         if memory.place != Place::Keyed {
-            self.say_key_early(memory, out);
+            say_key(memory, out);
         }
         memory.place = Place::Streams;
         out.arguments("\"");
         out.quoted(&std::mem::take(&mut memory.value));
-    }
-
-    /// Says the key of a value that is not complete. A whole answer drops both if the value is cut.
-    fn say_key_early(&self, memory: &mut ParamsMemory, out: &mut Output<'_>) {
-        let end = if memory.begun() { "}" } else { "{}" };
-        out.note_cut(&(memory.pending.clone() + end));
-        say_key(memory, out);
     }
 
     fn value(&self, memory: &mut ParamsMemory, text: &str, out: &mut Output<'_>) {

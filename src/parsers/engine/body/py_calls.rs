@@ -179,8 +179,11 @@ impl PyCalls {
         }
         let closed = memory.place == Place::End || (!self.listed && memory.place == Place::Between && memory.begun);
         if !closed && !memory.raw.trim().is_empty() {
-            out.events.push_given_back();
-            out.content(&memory.raw);
+            // A list without any brace is hardly the start of calls.
+            match memory.raw.starts_with('[') && !memory.raw.contains('(') {
+                true => out.content(&memory.raw),
+                false => out.give_back(&memory.raw),
+            }
             out.content(mark);
         }
     }
