@@ -143,6 +143,15 @@ async fn engines_are_told_their_key_and_headers() {
 }
 
 #[tokio::test]
+async fn an_engine_that_never_answered_makes_nothing_ready() {
+    let couplet = Couplet::start(&["http://127.0.0.1:9"]);
+    let (status, told) = couplet.ready().await;
+    assert_eq!((status, &told["models"][0]["engines"][0]["reason"]), (503, &json!("has not answered yet")));
+    let raw = Couplet::start(&[]);
+    assert_eq!(raw.ready().await.0, 200, "the raw steps need no engine");
+}
+
+#[tokio::test]
 async fn readiness_tells_of_every_engine() {
     let engine = Engine::start(tiny::engine_options()).await;
     let engines = format!("engines: [{{url: \"http://127.0.0.1:9\"}}, {{url: \"{}\"}}]", engine.url);
