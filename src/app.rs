@@ -112,12 +112,14 @@ impl App {
         listen.map_err(|cause| StartError::Listen { address, cause })
     }
 
-    /// Looks for engines and asks each what it is, once.
-    pub async fn look(&self) {
+    /// Looks for engines and asks each what it is, once. Tells what DNS does not answer.
+    pub async fn look(&self) -> Vec<String> {
+        let mut unanswered = Vec::new();
         for roster in self.running.iter().filter_map(|running| running.roster.as_ref()) {
             roster.take_seats().await;
-            roster.discover().await;
+            unanswered.extend(roster.discover().await.err());
         }
+        unanswered
     }
 
     /// Serves until `stop` is done.
@@ -156,9 +158,7 @@ impl App {
         self.live.replace(Context {
             models: running.iter().map(|running| Arc::clone(&running.served)).collect(),
             settings: endpoint_settings(&settings),
-            metrics: Arc::clone(&context.metrics),
-            known: Arc::clone(&context.known),
-            heavy: Arc::clone(&context.heavy),
+            ..Context::clone(&context)
         });
         if (&settings.host, settings.port) != (&self.settings.host, self.settings.port) {
             tracing::warn!("host and port are taken over when couplet starts; it goes on listening where it does");

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 /// Folder of `src` → folders that it may import.
 const MAY_USE: [(&str, &[&str]); 17] = [
     ("main", &["cli"]),
-    ("cli", &["app", "config", "demo", "endpoints", "sim", "parsers", "model"]),
+    ("cli", &["app", "config", "demo", "endpoints", "engine", "sim", "parsers", "model"]),
     ("demo", &["app", "config", "sim"]),
     ("app", &["config", "server", "endpoints", "engine", "metrics", "model", "parsers"]),
     ("config", &["engine", "model"]),

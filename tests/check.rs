@@ -2,7 +2,13 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that panics has reported")]
 
+mod support;
+
 use std::process::{Command, Output};
+
+use couplet::sim::Options;
+use support::sim::Engine;
+use support::tiny;
 
 const TINY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/models/tiny");
 
@@ -77,4 +83,35 @@ fn tools_are_wanted_where_they_can_be_called() {
         "--enable-auto-tool-choice",
     ]);
     assert_eq!((code, line(&table, "tool chat").0), (Some(1), "WRONG"), "{table}");
+}
+
+/// An engine that would get no requests is told with the reason; one that would get them with what it is.
+#[tokio::test]
+async fn an_engine_is_asked_what_it_is() {
+    let short = Options { max_model_len: 100, ..tiny::engine_options() };
+    let other = Options { model_name: vec!["other".to_owned()], ..tiny::engine_options() };
+    for (options, code, verdict, part) in [
+        (tiny::engine_options(), 0, "ok", "TokensOnly, serves tiny"),
+        (short, 0, "note", "its context of 100 tokens is shorter"),
+        (other, 1, "WRONG", "it serves other, not"),
+    ] {
+        let engine = Engine::start(options).await;
+        let url = engine.url.clone();
+        let checked = tokio::task::spawn_blocking(move || {
+            check(&["--model", TINY, "--served-model-name", "tiny", "--engine", &url])
+        });
+        let (found, table) = checked.await.unwrap();
+        assert_eq!((found, line(&table, "engine").0), (Some(code), verdict), "{table}");
+        assert!(line(&table, "engine").1.contains(part), "{part} is missing in\n{table}");
+    }
+}
+
+#[test]
+fn all_problems_of_a_configuration_are_told_at_once() {
+    let wrong = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/config/unknown_key.yaml");
+    let (code, table) = check(&["--config", wrong]);
+    assert_eq!((code, line(&table, "start").0), (Some(1), "WRONG"), "{table}");
+    for word in ["hots", "did you mean weight?", "every", "color"] {
+        assert!(table.contains(word), "{word} is missing in\n{table}");
+    }
 }

@@ -81,10 +81,14 @@ fn every_file_in_config_is_read() {
     }
 }
 
-/// Every key of the structs stands in the commented file, and each is one that is refused nowhere.
+/// Every key of the structs stands in the commented file; of its examples nothing is wrong but that two exclude each other.
 #[test]
 fn the_commented_file_names_every_key() {
-    let draft = File::read(&Path::new(CONFIGS).join("couplet.yaml")).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("couplet.yaml");
+    let yaml = std::fs::read_to_string(Path::new(CONFIGS).join("couplet.yaml")).unwrap();
+    std::fs::write(&file, set_examples(&yaml)).unwrap();
+    let draft = File::read(&file).unwrap();
     let named: BTreeSet<String> = draft.keys().map(|key| key.replace("[0]", "[]")).collect();
     let mut missing = Vec::new();
     for (within, known) in known_keys() {
@@ -92,6 +96,19 @@ fn the_commented_file_names_every_key() {
         missing.extend(known.iter().map(key).filter(|key| !named.contains(key)));
     }
     assert!(missing.is_empty(), "config/couplet.yaml does not name {}", missing.join(", "));
+    let problems = draft.check().unwrap_err().to_string();
+    assert!(problems.ends_with("models[0].discovery: give either dns: NAME:PORT or srv: NAME"), "{problems}");
+    assert_eq!(problems.lines().count(), 1, "{problems}");
+}
+
+/// The file with its examples as keys.
+fn set_examples(yaml: &str) -> String {
+    let example = |line: &str| {
+        let (indent, rest) = line.split_once('#')?;
+        let is_example = indent.trim().is_empty() && rest.starts_with(|c: char| c.is_ascii_lowercase());
+        is_example.then(|| format!("{indent}{rest}"))
+    };
+    yaml.lines().map(|line| example(line).unwrap_or_else(|| line.to_owned()) + "\n").collect()
 }
 
 /// The keys that may stand in each place, as the refusal of a wrong one lists them.

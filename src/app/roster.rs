@@ -146,15 +146,16 @@ impl Roster {
     }
 
     /// Asks DNS once. What it does not answer changes nothing.
-    pub(super) async fn discover(&self) {
-        let Some((discovery, resolver)) = &self.discovery else { return };
+    pub(super) async fn discover(&self) -> Result<(), String> {
+        let Some((discovery, resolver)) = &self.discovery else { return Ok(()) };
         match resolver.engines(&discovery.question).await {
             Ok(addresses) => self.found(addresses, &discovery.access).await,
             Err(error) => {
                 self.metrics.lifecycle.discovery_failed(&self.model);
-                tracing::warn!(model = self.model, %error, "DNS does not answer; the engines stay as they are");
+                return Err(format!("{}: DNS does not answer: {error}", self.model));
             }
         }
+        Ok(())
     }
 
     async fn found(&self, addresses: BTreeMap<SocketAddr, u32>, access: &Access) {
@@ -179,8 +180,15 @@ impl Roster {
     /// Asks DNS again and again.
     pub(super) async fn follow(self: Arc<Self>) {
         let Some((discovery, _)) = &self.discovery else { return };
+        let mut told = false;
         loop {
-            self.discover().await;
+            match self.discover().await {
+                Ok(()) => told = false,
+                Err(error) if !std::mem::replace(&mut told, true) => {
+                    tracing::warn!(error, "the engines stay as they are; DNS is asked again");
+                }
+                Err(_) => {}
+            }
             tokio::time::sleep(discovery.interval).await;
         }
     }

@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use super::serve::ServeArgs;
 use crate::app::{App, StartError};
 use crate::endpoints::{self, Context, Served};
+use crate::engine::Engine;
 use crate::model::tokenizer::Path;
 use crate::parsers::auto::Choice;
 
@@ -53,14 +54,17 @@ pub fn run(args: ServeArgs) -> ExitCode {
 }
 
 fn checked(args: ServeArgs) -> Result<Vec<Row>, StartError> {
-    let context = App::load(args.settings()?)?.context();
-    let mut rows = Vec::new();
+    let app = App::load(args.settings()?)?;
+    let (context, runtime) = (app.context(), super::runtime()?);
+    let unanswered = runtime.block_on(app.look());
+    let mut rows: Vec<Row> =
+        unanswered.into_iter().map(|problem| Row::new("discovery", Verdict::Wrong, problem)).collect();
     for served in &context.models {
         rows.push(model(served));
         rows.push(tokenizer(served));
         rows.extend(chats(&context, served));
         rows.extend(parsers(served));
-        rows.extend(super::runtime()?.block_on(engines(served)));
+        rows.extend(runtime.block_on(engines(served)));
     }
     Ok(rows)
 }
@@ -166,24 +170,33 @@ async fn engines(served: &Served) -> Vec<Row> {
     let Some(pool) = &served.pool else {
         return vec![Row::new("engine", Verdict::Note, "none: only the render and derender routes are served")];
     };
-    let mut rows = Vec::new();
-    for member in pool.members().iter() {
-        let engine = &member.engine;
-        let url = engine.url();
-        rows.push(match tokio::time::timeout(ENGINE_TIMEOUT, engine.probe()).await {
-            Ok(Ok(())) => {
-                let capabilities = engine.capabilities();
-                let names: Vec<&str> = capabilities.models.iter().map(|model| model.id.as_str()).collect();
-                let told = format!("{url}: {:?}, serves {}", capabilities.kind, names.join(", "));
-                Row::new("engine", Verdict::Ok, told)
-            }
-            Ok(Err(error)) => Row::new("engine", Verdict::Wrong, error),
-            Err(_) => {
-                Row::new("engine", Verdict::Wrong, format!("{url}: no answer within {} s", ENGINE_TIMEOUT.as_secs()))
-            }
-        });
+    let members = pool.members();
+    if members.is_empty() {
+        return vec![Row::new("engine", Verdict::Wrong, "DNS tells of no engine")];
     }
-    rows
+    futures_util::future::join_all(members.iter().map(|member| engine(&member.engine))).await
+}
+
+async fn engine(engine: &Engine) -> Row {
+    let url = engine.url();
+    match tokio::time::timeout(ENGINE_TIMEOUT, engine.probe()).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => return Row::new("engine", Verdict::Wrong, error),
+        Err(_) => {
+            let told = format!("{url}: no answer within {} s", ENGINE_TIMEOUT.as_secs());
+            return Row::new("engine", Verdict::Wrong, told);
+        }
+    }
+    let (capabilities, fit) = (engine.capabilities(), engine.fit());
+    if let Some(reason) = &fit.misfit {
+        return Row::new("engine", Verdict::Wrong, format!("{url}: {reason}"));
+    }
+    let names: Vec<&str> = capabilities.models.iter().map(|model| model.id.as_str()).collect();
+    let told = format!("{url}: {:?}, serves {}", capabilities.kind, names.join(", "));
+    match &fit.warning {
+        Some(warning) => Row::new("engine", Verdict::Note, format!("{told}; {warning}")),
+        None => Row::new("engine", Verdict::Ok, told),
+    }
 }
 
 fn table(rows: &[Row]) -> String {

@@ -21,7 +21,7 @@ pub(super) fn expand(tree: &mut Node, variable: &dyn Fn(&str) -> Option<String>,
             Ok(text) => node.value = Value::Expanded(text),
             Err(said) => {
                 problems.unreadable(key, node.line, said);
-                node.value = Value::Null;
+                node.value = Value::Refused;
             }
         }
     });

@@ -37,7 +37,7 @@ impl fmt::Display for Problem {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}", .problems.iter().map(Problem::to_string).collect::<Vec<_>>().join("\n"))]
 pub struct ConfigError {
-    /// In the order in which they were found.
+    /// What has no line comes first, then the file from top to bottom.
     pub problems: Vec<Problem>,
 }
 
@@ -72,8 +72,11 @@ impl Problems {
         self.lines.keys().map(String::as_str)
     }
 
-    /// Notes what is wrong with a key while the file is read.
+    /// Notes what is wrong with a key while the file is read; once.
     pub(super) fn unreadable(&mut self, key: &str, line: u64, said: impl Into<String>) {
+        if self.found.iter().any(|known| known.key == key) {
+            return;
+        }
         let place = self.file.clone().map(|file| (file, line));
         self.found.push(Problem { key: key.to_owned(), place, said: said.into() });
         self.unread = self.found.len();
@@ -110,8 +113,9 @@ impl Problems {
         }
     }
 
-    /// All that was found.
-    pub(super) fn into_error(self) -> ConfigError {
+    /// All that was found, as it stands in the file.
+    pub(super) fn into_error(mut self) -> ConfigError {
+        self.found.sort_by_key(|problem| problem.place.as_ref().map(|(_, line)| *line));
         ConfigError { problems: self.found }
     }
 

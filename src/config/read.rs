@@ -107,13 +107,15 @@ impl Fault {
 fn plain(expected: &str) -> &str {
     match expected {
         "u16" => "a whole number from 0 to 65535",
-        "u32" | "u64" | "usize" => "a whole number, 0 or more",
+        "u32" => "a whole number from 0 to 4294967295",
+        "u64" | "usize" => "a whole number, 0 or more",
         "i64" => "a whole number",
         "f64" => "a number",
         "a boolean" => "true or false",
         "a string" => "a text (in quotes, if it looks like something else)",
         "a sequence" => "a list",
         "a map" => "a mapping",
+        other if other.starts_with("struct ") => "a mapping",
         other => other,
     }
 }
@@ -204,6 +206,7 @@ impl<'de> Deserializer<'de> for Cursor<'de> {
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
         match self.0.value {
             Value::Null | Value::Refused => visitor.visit_none(),
+            Value::Expanded(ref text) if text.is_empty() => visitor.visit_none(),
             _ => visitor.visit_some(self),
         }
     }

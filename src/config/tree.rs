@@ -53,11 +53,16 @@ impl Node {
         if yaml.lines().all(|line| line.trim().is_empty() || line.trim_start().starts_with('#')) {
             return Ok(Self { line: 1, value: Value::Map(Vec::new()) });
         }
-        let options = serde_saphyr::options! { with_snippet: false };
+        let options = serde_saphyr::options! {
+            with_snippet: false,
+            non_finite_float_policy: serde_saphyr::NonFiniteFloatPolicy::PassThrough,
+        };
         serde_saphyr::from_str_with_options(yaml, options).map_err(|error| {
             let line = error.location().map_or(0, |location| location.line());
             let text = error.render_with_formatter(&serde_saphyr::DefaultMessageFormatter);
-            (line, text.split(" at line ").next().unwrap_or_default().to_owned())
+            // The line is told apart, and the parser's options are ours.
+            let end = [" at line ", ", set "].iter().filter_map(|end| text.find(end)).min().unwrap_or(text.len());
+            (line, text.get(..end).unwrap_or_default().to_owned())
         })
     }
 

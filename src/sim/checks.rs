@@ -69,7 +69,8 @@ fn grammar_kinds(sampling: &Sampling) -> Result<(), ApiError> {
 
 /// The generate route's checks.
 pub(super) fn server(body: &Body, options: &Options) -> Result<(), ApiError> {
-    if let Some(model) = body.model.as_ref().filter(|model| !options.model_name.contains(model)) {
+    let known = |model: &String| options.model_name.contains(model) || options.lora_name.contains(model);
+    if let Some(model) = body.model.as_ref().filter(|model| !known(model)) {
         let names = options.model_name.join(", ");
         let message = format!("The model `{model}` does not exist. Valid aliases: {names}.");
         return Err(ApiError::not_found(Some("model"), message));

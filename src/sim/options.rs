@@ -19,6 +19,9 @@ pub struct Options {
     /// Names under which the model is served.
     #[arg(long, value_name = "NAME", default_value = "sim", num_args = 1..)]
     pub model_name: Vec<String>,
+    /// LoRA adapters that are loaded. They say what the model says.
+    #[arg(long, value_name = "NAME", num_args = 1..)]
+    pub lora_name: Vec<String>,
     /// Tokens of prompt and output together.
     #[arg(long, value_name = "N", default_value_t = 32_768)]
     pub max_model_len: u32,

@@ -222,7 +222,7 @@ async fn abort(request: Request<Incoming>, engine: &Engine) -> Response<Body> {
 }
 
 fn models(engine: &Engine) -> Response<Body> {
-    let Options { model_name, max_model_len, .. } = &engine.options;
+    let Options { model_name, lora_name, max_model_len, .. } = &engine.options;
     let root = model_name.first();
     let card = |name| {
         json!({
@@ -230,7 +230,13 @@ fn models(engine: &Engine) -> Response<Body> {
             "max_model_len": max_model_len, "permission": [],
         })
     };
-    let data: Vec<_> = model_name.iter().map(card).collect();
+    let adapter = |name| {
+        json!({
+            "id": name, "object": "model", "created": 0, "owned_by": "vllm", "root": format!("/loras/{name}"),
+            "parent": root, "max_model_len": null, "permission": [],
+        })
+    };
+    let data: Vec<_> = model_name.iter().map(card).chain(lora_name.iter().map(adapter)).collect();
     answer::json(200, &json!({"object": "list", "data": data}))
 }
 

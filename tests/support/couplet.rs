@@ -1,15 +1,22 @@
 //! couplet as a process of its own, on a free port.
 
 use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
-use super::tiny;
+use serde_json::Value;
+use tempfile::TempDir;
+
+use super::{http, tiny};
 
 /// A running `couplet serve` with the tiny model. Dropping it kills the process.
 pub struct Couplet {
     /// `http://127.0.0.1:PORT`.
     pub url: String,
     process: Child,
+    /// Keeps the configuration, which couplet looks at again and again.
+    config: Option<(TempDir, PathBuf)>,
 }
 
 impl Couplet {
@@ -36,7 +43,9 @@ impl Couplet {
         std::fs::write(&file, yaml).unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_couplet"));
         command.arg("serve").arg("--config").arg(&file);
-        Self::run(command)
+        let mut couplet = Self::run(command);
+        couplet.config = Some((directory, file));
+        couplet
     }
 
     fn run(mut command: Command) -> Self {
@@ -51,7 +60,61 @@ impl Couplet {
         });
         let Some(address) = address else { panic!("couplet did not start:\n{}", seen.join("\n")) };
         std::thread::spawn(move || log.for_each(drop)); // a full pipe would stop it
-        Self { url: format!("http://{address}"), process }
+        Self { url: format!("http://{address}"), process, config: None }
+    }
+
+    /// Replaces its configuration in one step, as those do who mean it well.
+    pub fn configure(&self, yaml: &str) {
+        let (directory, file) = self.config.as_ref().unwrap();
+        let new = directory.path().join("new.yaml");
+        std::fs::write(&new, yaml).unwrap();
+        std::fs::rename(new, file).unwrap();
+    }
+
+    /// Sends it a signal, such as `HUP`.
+    pub fn signal(&self, name: &str) {
+        let sent = Command::new("kill").args([format!("-{name}"), self.pid().to_string()]).status().unwrap();
+        assert!(sent.success());
+    }
+
+    /// Waits for its end, at most `patience`, and tells its exit code.
+    pub async fn ended(&mut self, patience: Duration) -> Option<i32> {
+        let start = Instant::now();
+        loop {
+            if let Some(status) = self.process.try_wait().unwrap() {
+                return status.code();
+            }
+            assert!(start.elapsed() < patience, "couplet still runs after {patience:?}");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+
+    /// The sum of a metric over those of its series whose labels contain `label`.
+    pub async fn metric(&self, name: &str, label: &str) -> f64 {
+        let text = http::get(&format!("{}/metrics", self.url)).await.text;
+        let is_meant = |line: &&str| {
+            line.strip_prefix(name).is_some_and(|rest| rest.starts_with(['{', ' '])) && line.contains(label)
+        };
+        text.lines().filter(is_meant).map(|line| line.rsplit(' ').next().unwrap().parse::<f64>().unwrap()).sum()
+    }
+
+    /// What `/ready` says, with its status.
+    pub async fn ready(&self) -> (u16, Value) {
+        let answer = http::get(&format!("{}/ready", self.url)).await;
+        (answer.status, answer.json())
+    }
+
+    /// Waits until `/ready` is as wanted, at most five seconds.
+    pub async fn ready_when(&self, wanted: impl Fn(u16, &Value) -> bool) -> Value {
+        let start = Instant::now();
+        loop {
+            let (status, told) = self.ready().await;
+            if wanted(status, &told) {
+                return told;
+            }
+            assert!(start.elapsed() < Duration::from_secs(5), "/ready still says {told}");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
     }
 
     /// Its process id.

@@ -5,6 +5,7 @@
 
 pub mod chat;
 pub mod couplet;
+pub mod dns;
 pub mod http;
 pub mod pool;
 pub mod sim;
