@@ -162,7 +162,7 @@ impl Roster {
         self.metrics.lifecycle.discovered(&self.model, addresses.len());
         let engine = |(address, weight)| EngineSettings {
             url: format!("http://{address}"),
-            place: Place { weight, zone: None },
+            place: Place { weight, zone: None, role: None },
             access: access.clone(),
         };
         let before = self.seats();

@@ -51,6 +51,8 @@ pub struct PoolFile {
     pub first_token_timeout: Option<f64>,
     /// Longest wait between two tokens.
     pub token_timeout: Option<f64>,
+    /// Whether a decode engine computes a prompt itself that no prefill engine does.
+    pub prefill_fallback: Option<bool>,
     /// Longest event or whole answer of an engine, in bytes.
     pub max_answer_bytes: Option<usize>,
     /// Time between two health checks.
@@ -81,6 +83,7 @@ impl PoolFile {
         self.check_health(&mut checks, &mut options.health);
         set(&mut options.max_retries, self.max_retries);
         set(&mut options.max_resumes, self.max_resumes);
+        set(&mut options.prefill_fallback, self.prefill_fallback);
         for (key, given, time) in [
             ("keep_alive_interval", self.keep_alive_interval, &mut options.keep_alive_interval),
             ("connect_timeout", self.connect_timeout, &mut options.connect_timeout),

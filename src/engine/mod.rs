@@ -12,6 +12,7 @@
 pub mod admission;
 pub mod capabilities;
 pub mod client;
+mod disaggregation;
 pub mod dns;
 pub mod error;
 pub mod fit;

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use http::HeaderName;
+use serde::Deserialize;
 use serde_json::Value;
 use tokio::sync::Notify;
 
@@ -53,6 +54,8 @@ pub struct Options {
     pub first_token_timeout: Duration,
     /// Longest wait between two tokens.
     pub token_timeout: Duration,
+    /// Whether a decode engine computes a prompt itself that no prefill engine does.
+    pub prefill_fallback: bool,
     /// Longest event, or whole answer, that an engine may send, in bytes.
     pub max_answer_bytes: usize,
     /// When an engine counts as unwell.
@@ -75,6 +78,7 @@ impl Default for Options {
             connect_timeout: Duration::from_secs(5),
             first_token_timeout: Duration::from_secs(600),
             token_timeout: Duration::from_secs(120),
+            prefill_fallback: true,
             // The logprobs of a long prompt are tens of MiB.
             max_answer_bytes: 128 << 20,
             health: health::Options::default(),
@@ -91,6 +95,16 @@ pub struct Caller {
     pub key: String,
 }
 
+/// Which part of the work an engine does, where prefill and decode are apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    /// It computes prompts for the decode engines.
+    Prefill,
+    /// It answers, with prompts from the prefill engines.
+    Decode,
+}
+
 /// Where an engine stands in its pool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
@@ -98,6 +112,14 @@ pub struct Place {
     pub weight: u32,
     /// Where it runs.
     pub zone: Option<String>,
+    /// What it does. Without a role it decodes, and computes prompts where no prefill engine does.
+    pub role: Option<Role>,
+}
+
+impl Place {
+    fn takes(&self, leg: Role) -> bool {
+        (leg == Role::Prefill) == (self.role == Some(Role::Prefill))
+    }
 }
 
 /// One engine of a pool.
@@ -162,6 +184,7 @@ pub struct Pool {
     options: Options,
     chooser: Chooser,
     admission: Admission,
+    metrics: Arc<PoolMetrics>,
     /// What may be spent on retries.
     budget: AtomicI64,
 }
@@ -170,14 +193,24 @@ impl Pool {
     /// A pool of engines.
     pub fn new(members: Vec<Arc<Member>>, options: Options, metrics: Arc<PoolMetrics>) -> Self {
         let chooser = Chooser::new(options.policy, options.prefix);
-        let admission = Admission::new(options.admission, metrics);
-        let members = ArcSwap::from_pointee(members);
-        Self { members, replaced: Notify::new(), options, chooser, admission, budget: AtomicI64::new(MOST_SAVED) }
+        let admission = Admission::new(options.admission, Arc::clone(&metrics));
+        let (members, replaced) = (ArcSwap::from_pointee(members), Notify::new());
+        Self { members, replaced, options, chooser, admission, metrics, budget: AtomicI64::new(MOST_SAVED) }
     }
 
     /// How it behaves.
     pub fn options(&self) -> &Options {
         &self.options
+    }
+
+    /// What is counted of it.
+    pub(super) fn metrics(&self) -> &PoolMetrics {
+        &self.metrics
+    }
+
+    /// Whether any engine has this role.
+    pub(super) fn has_role(&self, role: Role) -> bool {
+        self.members.load().iter().any(|member| member.place.role == Some(role))
     }
 
     /// Its engines, as they are now.
@@ -207,13 +240,16 @@ impl Pool {
     /// engine where the first dies.
     pub async fn generate(
         self: &Arc<Self>,
-        request: GenerateRequest,
+        mut request: GenerateRequest,
         caller: &Caller,
         ticket: Arc<Ticket>,
     ) -> Result<Generation, EngineError> {
         self.save_for_retries();
         let asked = self.chooser.ask(cache_salt(&request), &request.token_ids, caller.session.as_deref());
-        let opening = self.open(&request, &asked, Vec::new(), self.options.max_retries);
+        let opening = async {
+            self.prefill(&mut request, &asked).await?;
+            self.open(&request, &asked, Role::Decode, Vec::new(), self.options.max_retries).await
+        };
         let (lease, attempt) = ticket.in_time(opening).await??;
         Ok(Generation::new(Arc::clone(self), request, asked, ticket, (lease, attempt)))
     }
@@ -223,13 +259,14 @@ impl Pool {
         self: &Arc<Self>,
         request: &GenerateRequest,
         asked: &Asked,
+        leg: Role,
         mut tried: Vec<String>,
         mut retries: usize,
     ) -> Result<(Lease, Attempt), EngineError> {
         let mut last = None;
         loop {
             let adapter = request.model.as_deref();
-            let Some(member) = self.choose(asked, adapter, &tried) else {
+            let Some(member) = self.choose(asked, (leg, adapter), &tried) else {
                 return Err(last.unwrap_or_else(|| self.none_left()));
             };
             let lease = Lease::new(member, request.token_ids.len());
@@ -257,18 +294,26 @@ impl Pool {
 
     /// Sends the request. A stream answers at once or never; a whole answer comes when it comes.
     async fn attempt(&self, engine: &Arc<Engine>, request: &GenerateRequest) -> Result<Attempt, EngineError> {
+        let limit = self.options.max_answer_bytes;
         if !request.streams() {
-            return engine.generate(request, self.options.max_answer_bytes).await;
+            return engine.generate(request, limit).await;
         }
+        self.in_patience(engine, "answer", engine.generate(request, limit)).await?
+    }
+
+    /// Waits for something of an engine no longer than for the first token.
+    pub(super) async fn in_patience<T>(
+        &self,
+        engine: &Engine,
+        awaited: &'static str,
+        something: impl Future<Output = T>,
+    ) -> Result<T, EngineError> {
         let patience = self.options.first_token_timeout;
-        let answer = tokio::time::timeout(patience, engine.generate(request, self.options.max_answer_bytes)).await;
-        answer.unwrap_or_else(|_| {
-            Err(EngineError::Timeout {
-                url: engine.url().to_owned(),
-                awaited: "answer",
-                seconds: patience.as_secs_f64(),
-                key: "first_token_timeout",
-            })
+        tokio::time::timeout(patience, something).await.map_err(|_| EngineError::Timeout {
+            url: engine.url().to_owned(),
+            awaited,
+            seconds: patience.as_secs_f64(),
+            key: "first_token_timeout",
         })
     }
 
@@ -287,11 +332,11 @@ impl Pool {
 
     /// An engine that is well and was not tried. Where none is well, any that did not ask to be left alone: it may have
     /// recovered, and there is nothing to lose.
-    fn choose(&self, asked: &Asked, adapter: Option<&str>, tried: &[String]) -> Option<Arc<Member>> {
+    fn choose(&self, asked: &Asked, (leg, adapter): (Role, Option<&str>), tried: &[String]) -> Option<Arc<Member>> {
         let (now, members) = (Instant::now(), self.members.load());
         let pick = |well: bool| {
             let untried = members.iter().filter(|member| !tried.iter().any(|id| id == member.id()));
-            let able = untried.filter(|member| member.serves(adapter));
+            let able = untried.filter(|member| member.place.takes(leg) && member.serves(adapter));
             let able = able.filter(|member| if well { member.health.is_well(now) } else { member.may_recover(now) });
             let candidates: Vec<Candidate> =
                 able.map(|member| member.candidate(self.options.zone.as_deref(), now)).collect();

@@ -18,7 +18,13 @@ pub const TEXT: &str = "</think>\n\nOne café, two naïve façades – 日本語
 
 /// couplet in front of `engines`, in turns; `pool` are further lines of its `pool:`.
 pub fn serve(engines: &[&str], pool: &[&str]) -> Couplet {
-    let engines: String = engines.iter().map(|url| format!("      - url: {url}\n")).collect();
+    let engines: Vec<String> = engines.iter().map(|url| format!("{{url: \"{url}\"}}")).collect();
+    serve_entries(&engines, pool)
+}
+
+/// The same with engines as the configuration writes them, such as `{url: "http://…", role: prefill}`.
+pub fn serve_entries(engines: &[String], pool: &[&str]) -> Couplet {
+    let engines: String = engines.iter().map(|engine| format!("      - {engine}\n")).collect();
     let pool: String = pool.iter().map(|line| format!("      {line}\n")).collect();
     Couplet::with_config(&format!(
         "models:\n  - model: {}\n    served_model_name: [tiny]\n    tool_call_parser: hermes\n    reasoning_parser: qwen3\n    \
