@@ -158,6 +158,8 @@ impl App {
         self.live.replace(Context {
             models: running.iter().map(|running| Arc::clone(&running.served)).collect(),
             settings: endpoint_settings(&settings),
+            // What was read of requests depends on the models' settings, and is soon read again.
+            known: Arc::default(),
             ..Context::clone(&context)
         });
         if (&settings.host, settings.port) != (&self.settings.host, self.settings.port) {

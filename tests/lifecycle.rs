@@ -234,3 +234,15 @@ async fn what_still_goes_on_after_the_drain_time_is_cut_with_an_error() {
     engine.running_becomes(0).await;
     assert_eq!(couplet.ended(Duration::from_secs(3)).await, Some(0));
 }
+
+#[tokio::test]
+async fn who_says_it_twice_does_not_have_to_wait() {
+    let engine = slow_engine().await;
+    let mut couplet = Couplet::with_config(&one_engine(&engine.url));
+    let (events, _) = begun(&couplet).await;
+    couplet.signal("INT");
+    couplet.ready_when(|status, _| status == 503).await;
+    couplet.signal("INT");
+    assert_eq!(couplet.ended(Duration::from_secs(2)).await, Some(0));
+    drop(events);
+}

@@ -85,11 +85,7 @@ impl Roster {
 
     /// Whether engines that the other one made are as this one would make them.
     fn makes_as(&self, other: &Self) -> bool {
-        let options = |roster: &Self| {
-            let pool = roster.pool.options();
-            (pool.connect_timeout, pool.health)
-        };
-        self.expected == other.expected && options(self) == options(other)
+        self.expected == other.expected && self.pool.options().connect_timeout == other.pool.options().connect_timeout
     }
 
     /// The engines that DNS told of, where the other one asks it the same.
@@ -143,6 +139,7 @@ impl Roster {
         let looks = seats.iter().filter(is_new).map(|seat| seat.member.look());
         // Who does not answer yet is asked again by the pool.
         let _ = tokio::time::timeout(FIRST_LOOK, futures_util::future::join_all(looks)).await;
+        seats.iter().for_each(|seat| seat.member.health().follow(self.pool.options().health));
         self.pool.set_members(seats.into_iter().map(|seat| seat.member).collect());
     }
 
