@@ -11,7 +11,8 @@ use crate::config::{Access, DiscoverySettings, EngineSettings, ModelSettings};
 use crate::engine::client::http_client;
 use crate::engine::dns::Resolver;
 use crate::engine::fit::Expectation;
-use crate::engine::pool::{Member, Options, Place};
+use crate::engine::member::{Member, Place};
+use crate::engine::pool::Options;
 use crate::engine::{Engine, Pool};
 use crate::metrics::{Metrics, PoolMetrics};
 

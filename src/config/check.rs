@@ -12,7 +12,7 @@ use super::file::{DiscoveryFile, EngineFile, File, ModelFile};
 use super::problem::Problems;
 use super::{Access, DiscoverySettings, EngineSettings, ModelSettings, Settings};
 use crate::engine::dns::Question;
-use crate::engine::pool::{Place, Role};
+use crate::engine::member::{Place, Role};
 use crate::model::LoadOptions;
 use crate::model::template::ContentFormat;
 

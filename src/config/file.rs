@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::pool::PoolFile;
-use crate::engine::pool::Role;
+use crate::engine::member::Role;
 
 /// The whole file.
 #[derive(Debug, Clone, Default, Deserialize)]

@@ -14,8 +14,9 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::EngineError;
+use super::member::Role;
 use super::policy::Asked;
-use super::pool::{Pool, Role};
+use super::pool::Pool;
 use crate::api::generate::GenerateRequest;
 
 /// Parameters of the reply that only cost something where nobody reads it; `prompt_logprobs` are asked of one engine that

@@ -12,8 +12,9 @@ use tokio::time::{Instant, Sleep, sleep};
 use super::EngineError;
 use super::admission::Ticket;
 use super::client::Attempt;
+use super::member::{Lease, Role};
 use super::policy::Asked;
-use super::pool::{Lease, Pool, Role};
+use super::pool::Pool;
 use crate::api::generate::{FinishReason, GenerateChoice, GenerateRequest, GenerateResponse};
 
 /// An answer on its way: a stream of chunks that ends after an error. Dropping it before its end stops the engine.

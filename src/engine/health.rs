@@ -171,7 +171,7 @@ impl Health {
         }
         record.note(false);
         (record.failures, record.pauses) = (0, 0);
-        (record.busy_until, record.on_trial) = (None, false);
+        record.on_trial = false;
     }
 
     /// A request failed by the engine's fault. Returns whether it is left alone from now on.

@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use http::HeaderName;
-use serde::Deserialize;
 use serde_json::Value;
 use tokio::sync::Notify;
 
@@ -15,17 +14,16 @@ use super::EngineError;
 use super::admission::{self, Admission, Refusal, Ticket};
 use super::client::{Attempt, Engine};
 use super::generation::Generation;
-use super::health::{self, Check, Health};
+use super::health::{self, Check};
+use super::member::{Lease, Member, Role};
 use super::policy::{Asked, Candidate, Chooser, Policy, prefix, rendezvous};
 use crate::api::generate::GenerateRequest;
-use crate::metrics::{EngineMetrics, PoolMetrics};
+use crate::metrics::PoolMetrics;
 
 /// A retry costs as much as this many requests bring in: at most one request in ten is a retry, when all go wrong.
 const RETRY_COST: i64 = 10;
 /// Retries that are saved up.
 const MOST_SAVED: i64 = 100 * RETRY_COST;
-/// The longest `Retry-After` that is believed.
-const LONGEST_BUSY: Duration = Duration::from_secs(60);
 /// Longest wait for an answer to a health check.
 const HEALTH_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -93,86 +91,6 @@ pub struct Caller {
     pub session: Option<String>,
     /// What rates are limited by: the API key.
     pub key: String,
-}
-
-/// Which part of the work an engine does, where prefill and decode are apart.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Role {
-    /// It computes prompts for the decode engines.
-    Prefill,
-    /// It answers, with prompts from the prefill engines.
-    Decode,
-}
-
-/// Where an engine stands in its pool.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
-    /// Its share, compared with the others'.
-    pub weight: u32,
-    /// Where it runs.
-    pub zone: Option<String>,
-    /// What it does. Without a role it decodes, and computes prompts where no prefill engine does.
-    pub role: Option<Role>,
-}
-
-impl Place {
-    fn takes(&self, leg: Role) -> bool {
-        (leg == Role::Prefill) == (self.role == Some(Role::Prefill))
-    }
-}
-
-/// One engine of a pool.
-#[derive(Debug)]
-pub struct Member {
-    /// The engine.
-    pub engine: Arc<Engine>,
-    /// Where it stands.
-    pub place: Place,
-    health: Arc<Health>,
-    metrics: Arc<EngineMetrics>,
-}
-
-impl Member {
-    /// An engine that is taken to be well until it shows otherwise.
-    pub fn new(engine: Arc<Engine>, place: Place, health: health::Options, metrics: Arc<EngineMetrics>) -> Self {
-        metrics.up.set(1);
-        Self { engine, place, health: Arc::new(Health::new(health)), metrics }
-    }
-
-    /// The same engine, with all that is known of it, at another place.
-    pub fn moved(&self, place: Place) -> Self {
-        let Self { engine, health, metrics, .. } = self;
-        Self { engine: Arc::clone(engine), place, health: Arc::clone(health), metrics: Arc::clone(metrics) }
-    }
-
-    /// What it is told by, whatever comes and goes beside it: its URL.
-    pub fn id(&self) -> &str {
-        self.engine.url()
-    }
-
-    /// Whether it is well.
-    pub fn health(&self) -> &Health {
-        &self.health
-    }
-
-    /// As a policy sees it from `zone`.
-    fn candidate(&self, zone: Option<&str>, now: Instant) -> Candidate<'_> {
-        let load = self.metrics.outstanding_tokens.get().try_into().unwrap_or(0);
-        let mut candidate = Candidate::new(self.id(), f64::from(self.place.weight) * self.health.share(now), load);
-        candidate.is_near = zone.is_none_or(|zone| self.place.zone.as_deref() == Some(zone));
-        candidate
-    }
-
-    /// Whether it may be tried though it is not well.
-    fn may_recover(&self, now: Instant) -> bool {
-        !self.health.is_refused() && self.health.busy_for(now).is_none()
-    }
-
-    /// A reply that began elsewhere goes on here.
-    pub(super) fn count_resume(&self) {
-        self.metrics.resumes.inc();
-    }
 }
 
 /// The engines of a model. They may be replaced while requests run: those that left finish what they began.
@@ -288,7 +206,7 @@ impl Pool {
     /// No engine may be tried; those that asked to be left alone said for how long.
     fn none_left(&self) -> EngineError {
         let (now, members) = (Instant::now(), self.members.load());
-        let soonest = members.iter().filter_map(|member| member.health.busy_for(now)).min();
+        let soonest = members.iter().filter_map(|member| member.health().busy_for(now)).min();
         EngineError::NoneLeft { retry_after: soonest.map(|time| time.as_secs_f64().ceil() as u64) }
     }
 
@@ -337,7 +255,7 @@ impl Pool {
         let pick = |well: bool| {
             let untried = members.iter().filter(|member| !tried.iter().any(|id| id == member.id()));
             let able = untried.filter(|member| member.place.takes(leg) && member.serves(adapter));
-            let able = able.filter(|member| if well { member.health.is_well(now) } else { member.may_recover(now) });
+            let able = able.filter(|member| if well { member.health().is_well(now) } else { member.may_recover(now) });
             let candidates: Vec<Candidate> =
                 able.map(|member| member.candidate(self.options.zone.as_deref(), now)).collect();
             self.chooser.choose(asked, &candidates)
@@ -362,7 +280,7 @@ impl Pool {
         }
     }
 
-    /// Asks an engine how it is, again and again; and what it is, whenever it came up: then its cache is empty.
+    /// Asks an engine how it is, again and again, and what it is. When it goes down, what was in its cache is gone.
     async fn watch_one(self: Arc<Self>, member: Arc<Member>) {
         let interval = self.options.health.interval;
         let (mut looked, mut told) = (None, false);
@@ -373,20 +291,18 @@ impl Pool {
                 Err(EngineError::Status { .. }) => Check::Unwell,
                 Err(_) => Check::Silent,
             };
-            if member.health.checked(check, Instant::now()) {
-                member.metrics.up.set(i64::from(answered.is_ok()));
+            if member.checked(check) {
                 (looked, told) = (looked.filter(|_| answered.is_ok()), false);
+                self.chooser.forget(member.id());
             }
             let learned = match answered {
                 Ok(()) => member.learn(&mut looked).await,
-                other => other.map(|()| false),
+                other => other,
             };
-            match learned {
-                Ok(true) => self.chooser.forget(member.id()),
-                Err(error) if !std::mem::replace(&mut told, true) => {
-                    tracing::warn!(engine = member.engine.url(), %error, "engine is not up; it is asked again");
-                }
-                _ => {}
+            if let Err(error) = learned
+                && !std::mem::replace(&mut told, true)
+            {
+                tracing::warn!(engine = member.engine.url(), %error, "engine is not up; it is asked again");
             }
             tokio::time::sleep(interval).await;
         }
@@ -405,67 +321,5 @@ struct AbortOnDrop(tokio::task::JoinHandle<()>);
 impl Drop for AbortOnDrop {
     fn drop(&mut self) {
         self.0.abort();
-    }
-}
-
-/// A request's place at an engine: counts as its load, and tells its health how the request ended.
-#[derive(Debug)]
-pub(super) struct Lease {
-    /// The engine.
-    pub(super) member: Arc<Member>,
-    tokens: i64,
-    settled: bool,
-}
-
-impl Lease {
-    fn new(member: Arc<Member>, tokens: usize) -> Self {
-        member.health.begin();
-        let mut lease = Self { member, tokens: 0, settled: false };
-        lease.add(tokens);
-        lease
-    }
-
-    /// The engine's id.
-    pub(super) fn id(&self) -> &str {
-        self.member.id()
-    }
-
-    /// More tokens are worked on.
-    pub(super) fn add(&mut self, tokens: usize) {
-        let tokens = i64::try_from(tokens).unwrap_or(0);
-        self.tokens += tokens;
-        self.member.metrics.outstanding_tokens.add(tokens);
-    }
-
-    /// The engine answers.
-    pub(super) fn succeeded(&mut self) {
-        if !std::mem::replace(&mut self.settled, true) {
-            self.member.health.succeeded(Instant::now());
-        }
-    }
-
-    /// The request failed.
-    pub(super) fn failed(mut self, error: &EngineError) {
-        self.settled = true;
-        let (now, Member { health, metrics, engine, .. }) = (Instant::now(), &*self.member);
-        metrics.failed(error.kind());
-        match error.busy_for() {
-            Some(seconds) => health.busy(now + Duration::from_secs(seconds).min(LONGEST_BUSY)),
-            None if !error.is_engines_fault() => health.succeeded(now),
-            None if health.failed(now) => {
-                metrics.ejections.inc();
-                tracing::warn!(engine = engine.url(), %error, "the engine is left alone for a while");
-            }
-            None => {}
-        }
-    }
-}
-
-impl Drop for Lease {
-    fn drop(&mut self) {
-        self.member.metrics.outstanding_tokens.sub(self.tokens);
-        if !self.settled {
-            self.member.health.left();
-        }
     }
 }
