@@ -157,9 +157,9 @@ impl App {
         self.live.replace(Context {
             models: running.iter().map(|running| Arc::clone(&running.served)).collect(),
             settings: endpoint_settings(&settings),
-            metrics: Arc::clone(&context.metrics),
-            known: Arc::clone(&context.known),
-            heavy: Arc::clone(&context.heavy),
+            // What was read of requests depends on the models' settings, and is soon read again.
+            known: Arc::default(),
+            ..Context::clone(&context)
         });
         if (&settings.host, settings.port) != (&self.settings.host, self.settings.port) {
             tracing::warn!("host and port are taken over when couplet starts; it goes on listening where it does");

@@ -12,9 +12,9 @@
 //!    reasoning, content and tool calls;
 //! 6. [`respond`] writes what came out as server-sent events or as one JSON body.
 //!
-//! Around the path: [`cli`] reads flags, [`app`] wires the parts and starts them. Beside it: [`api`] holds the wire types,
-//! [`model`] what is loaded once per served model, [`config`] the settings, [`metrics`] the counters, [`sim`] an engine
-//! without a model, [`demo`] a chat through both.
+//! Around the path: [`cli`] reads flags, [`app`] wires the parts, starts them, and follows changes of the settings. Beside
+//! it: [`api`] holds the wire types, [`model`] what is loaded once per served model, [`config`] the settings, [`metrics`]
+//! the counters, [`sim`] an engine without a model, [`demo`] a chat through both.
 
 pub mod api;
 pub mod app;

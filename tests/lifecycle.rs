@@ -143,6 +143,15 @@ async fn engines_are_told_their_key_and_headers() {
 }
 
 #[tokio::test]
+async fn an_engine_that_never_answered_makes_nothing_ready() {
+    let couplet = Couplet::start(&["http://127.0.0.1:9"]);
+    let (status, told) = couplet.ready().await;
+    assert_eq!((status, &told["models"][0]["engines"][0]["reason"]), (503, &json!("has not answered yet")));
+    let raw = Couplet::start(&[]);
+    assert_eq!(raw.ready().await.0, 200, "the raw steps need no engine");
+}
+
+#[tokio::test]
 async fn readiness_tells_of_every_engine() {
     let engine = Engine::start(tiny::engine_options()).await;
     let engines = format!("engines: [{{url: \"http://127.0.0.1:9\"}}, {{url: \"{}\"}}]", engine.url);
@@ -224,4 +233,16 @@ async fn what_still_goes_on_after_the_drain_time_is_cut_with_an_error() {
     assert_eq!(done, "[DONE]");
     engine.running_becomes(0).await;
     assert_eq!(couplet.ended(Duration::from_secs(3)).await, Some(0));
+}
+
+#[tokio::test]
+async fn who_says_it_twice_does_not_have_to_wait() {
+    let engine = slow_engine().await;
+    let mut couplet = Couplet::with_config(&one_engine(&engine.url));
+    let (events, _) = begun(&couplet).await;
+    couplet.signal("INT");
+    couplet.ready_when(|status, _| status == 503).await;
+    couplet.signal("INT");
+    assert_eq!(couplet.ended(Duration::from_secs(2)).await, Some(0));
+    drop(events);
 }

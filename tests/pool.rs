@@ -25,6 +25,59 @@ async fn requests_are_shared_out_in_turns() {
     }
 }
 
+/// How many requests each engine got.
+async fn counts(engines: &[Engine]) -> Vec<f64> {
+    let mut counts = Vec::new();
+    for engine in engines {
+        counts.push(engine.metric("vllm:request_success_total").await);
+    }
+    counts
+}
+
+#[tokio::test]
+async fn a_session_stays_with_its_engine() {
+    let engines = [engine(Faults::default()).await, engine(Faults::default()).await, engine(Faults::default()).await];
+    let urls = engines.each_ref().map(|engine| engine.url.as_str());
+    let by_user = serve(&urls, &["policy: session"]);
+    let by_header = serve(&urls, &["policy: session", "session_header: x-conversation"]);
+    let mut engines_seen = std::collections::BTreeSet::new();
+    for session in 0..8 {
+        let (name, before) = (format!("session {session}"), counts(&engines).await);
+        // The header wins over the user, and both couplets agree.
+        for (couplet, header, user) in [(&by_user, None, &*name), (&by_header, Some(&*name), "somebody else")] {
+            for _ in 0..2 {
+                let headers: Vec<_> = header.iter().map(|name| ("x-conversation", *name)).collect();
+                let body = chat(TEXT, json!({"user": user})).to_string().into_bytes();
+                let url = format!("{}/v1/chat/completions", couplet.url);
+                assert_eq!(http::send("POST", &url, &headers, Some(body)).await.status, 200);
+            }
+        }
+        let got: Vec<f64> = counts(&engines).await.iter().zip(&before).map(|(after, before)| after - before).collect();
+        engines_seen.insert(got.iter().position(|count| *count == 4.0).unwrap_or_else(|| panic!("{name}: {got:?}")));
+    }
+    assert!(engines_seen.len() > 1, "eight sessions, one engine");
+}
+
+#[tokio::test]
+async fn a_chat_goes_on_where_its_beginning_was_served() {
+    let engines = [engine(Faults::default()).await, engine(Faults::default()).await, engine(Faults::default()).await];
+    let couplet = serve(&engines.each_ref().map(|engine| engine.url.as_str()), &["policy: prefix"]);
+    for chat_number in 0..6 {
+        let before = counts(&engines).await;
+        let said = format!("Chat {chat_number}: {}", "tell me something new about it. ".repeat(40));
+        let mut messages = vec![json!({"role": "user", "content": said})];
+        for _ in 0..4 {
+            let mut body = chat(TEXT, json!({}));
+            body["messages"] = messages.clone().into();
+            let answer = http::post(&format!("{}/v1/chat/completions", couplet.url), &body).await;
+            messages.push(json!({"role": "assistant", "content": answer.json()["choices"][0]["message"]["content"]}));
+            messages.push(json!({"role": "user", "content": "Go on, please."}));
+        }
+        let got: Vec<f64> = counts(&engines).await.iter().zip(&before).map(|(after, before)| after - before).collect();
+        assert!(got.contains(&4.0), "chat {chat_number}: {got:?}");
+    }
+}
+
 #[tokio::test]
 async fn what_the_engine_says_of_the_request_is_not_tried_elsewhere() {
     let refusing = engine(Faults { fail_status: Some(400), ..Faults::default() }).await;

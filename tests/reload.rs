@@ -68,7 +68,7 @@ async fn served(engine: &Engine) -> f64 {
 
 #[tokio::test]
 async fn two_hundred_streams_survive_a_hundred_reloads() {
-    let (first, second, third) = (engine(100).await, engine(100).await, engine(100).await);
+    let (first, second, third) = (engine(40).await, engine(40).await, engine(40).await);
     let all = [first.url.as_str(), &second.url, &third.url];
     let couplet = Couplet::with_config(&config(&all[..2], ""));
     let done = std::sync::atomic::AtomicBool::new(false);
@@ -134,11 +134,14 @@ async fn a_wrong_configuration_changes_nothing() {
 async fn what_is_known_of_an_engine_stays() {
     let (first, second) = (engine(0).await, engine(0).await);
     let down = "http://127.0.0.1:9";
-    let health = "    pool: {health_interval: 0.05}\n";
-    let couplet = Couplet::with_config(&config(&[down, &first.url], health));
-    let is_down = |told: &serde_json::Value| told["models"][0]["engines"][0]["reason"].is_string();
+    let pool = |more: &str| format!("    pool: {{health_interval: 0.3, {more}}}\n");
+    let couplet = Couplet::with_config(&config(&[down, &first.url], &pool("policy: random")));
+    let is_down = |told: &serde_json::Value| {
+        let reason = told["models"][0]["engines"][0]["reason"].as_str();
+        reason.is_some_and(|reason| reason.contains("health checks"))
+    };
     couplet.ready_when(|_, told| is_down(told)).await;
-    couplet.configure(&config(&[down, &second.url], "    pool: {health_interval: 1000, policy: random}\n"));
+    couplet.configure(&config(&[down, &second.url], &pool("policy: round_robin, max_failures: 5")));
     reload(&couplet, "applied").await;
     let (_, told) = couplet.ready().await;
     assert!(is_down(&told), "{told}");
@@ -160,4 +163,28 @@ async fn a_changed_file_is_noticed() {
     couplet.ready_when(|_, told| is_second(told)).await;
     stream(&couplet).await;
     assert_eq!(served(&second).await, 1.0);
+}
+
+/// Two models of the same files, one of which gets another name: neither gets the other's engines.
+#[tokio::test]
+async fn models_of_the_same_files_keep_their_own_engines() {
+    let (first, second) = (engine(0).await, engine(0).await);
+    let model = |name: &str, url: &str| {
+        format!("  - model: {}\n    served_model_name: [{name}]\n    engines: [{{url: \"{url}\"}}]\n", tiny::DIR)
+    };
+    let config = |names: [&str; 2]| {
+        format!("reload_interval: 0\nmodels:\n{}{}", model(names[0], &first.url), model(names[1], &second.url))
+    };
+    let couplet = Couplet::with_config(&config(["a", "b"]));
+    for (round, names) in [["a", "b"], ["a", "c"], ["d", "c"], ["c", "d"]].into_iter().enumerate() {
+        if round > 0 {
+            couplet.configure(&config(names));
+            reload(&couplet, "applied").await;
+        }
+        for _ in 0..=round {
+            let body = chat(TEXT, json!({"model": names[0]}));
+            assert_eq!(http::post(&format!("{}/v1/chat/completions", couplet.url), &body).await.status, 200);
+        }
+    }
+    assert_eq!((served(&first).await, served(&second).await), (10.0, 0.0));
 }

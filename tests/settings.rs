@@ -23,14 +23,6 @@ fn message(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-#[test]
-fn every_file_in_config_is_read() {
-    for entry in std::fs::read_dir(path("config")).unwrap() {
-        let file = entry.unwrap().path();
-        File::read(&file).unwrap().check().unwrap_or_else(|error| panic!("{}: {error}", file.display()));
-    }
-}
-
 /// The commented file names every key, with the value that holds where nothing is written.
 #[test]
 fn the_commented_file_says_the_defaults() {

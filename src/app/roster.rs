@@ -11,7 +11,8 @@ use crate::config::{Access, DiscoverySettings, EngineSettings, ModelSettings};
 use crate::engine::client::http_client;
 use crate::engine::dns::Resolver;
 use crate::engine::fit::Expectation;
-use crate::engine::pool::{Member, Options, Place};
+use crate::engine::member::{Member, Place};
+use crate::engine::pool::Options;
 use crate::engine::{Engine, Pool};
 use crate::metrics::{Metrics, PoolMetrics};
 
@@ -84,11 +85,7 @@ impl Roster {
 
     /// Whether engines that the other one made are as this one would make them.
     fn makes_as(&self, other: &Self) -> bool {
-        let options = |roster: &Self| {
-            let pool = roster.pool.options();
-            (pool.connect_timeout, pool.health)
-        };
-        self.expected == other.expected && options(self) == options(other)
+        self.expected == other.expected && self.pool.options().connect_timeout == other.pool.options().connect_timeout
     }
 
     /// The engines that DNS told of, where the other one asks it the same.
@@ -142,6 +139,7 @@ impl Roster {
         let looks = seats.iter().filter(is_new).map(|seat| seat.member.look());
         // Who does not answer yet is asked again by the pool.
         let _ = tokio::time::timeout(FIRST_LOOK, futures_util::future::join_all(looks)).await;
+        seats.iter().for_each(|seat| seat.member.health().follow(self.pool.options().health));
         self.pool.set_members(seats.into_iter().map(|seat| seat.member).collect());
     }
 
@@ -162,7 +160,7 @@ impl Roster {
         self.metrics.lifecycle.discovered(&self.model, addresses.len());
         let engine = |(address, weight)| EngineSettings {
             url: format!("http://{address}"),
-            place: Place { weight, zone: None },
+            place: Place { weight, zone: None, role: None },
             access: access.clone(),
         };
         let before = self.seats();

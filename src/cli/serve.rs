@@ -154,7 +154,16 @@ pub fn run(args: ServeArgs) -> Result<(), StartError> {
         if let Ok(address) = listener.local_addr() {
             tracing::info!(%address, "listening");
         }
-        app.serve(listener, super::stop_signal()).await;
+        tokio::select! {
+            () = app.serve(listener, super::stop_signal()) => {}
+            () = twice() => tracing::warn!("told to stop a second time; what still goes on is dropped"),
+        }
         Ok(())
     })
+}
+
+/// Done when couplet was told to stop, and told again.
+async fn twice() {
+    super::stop_signal().await;
+    super::stop_signal().await;
 }

@@ -12,7 +12,7 @@ use super::file::{DiscoveryFile, EngineFile, File, ModelFile};
 use super::problem::Problems;
 use super::{Access, DiscoverySettings, EngineSettings, ModelSettings, Settings};
 use crate::engine::dns::Question;
-use crate::engine::pool::Place;
+use crate::engine::member::{Place, Role};
 use crate::model::LoadOptions;
 use crate::model::template::ContentFormat;
 
@@ -121,6 +121,10 @@ fn check_model(at: usize, file: ModelFile, problems: &mut Problems) -> Option<Mo
     problems.add_lines(found);
     let engines = check_engines(&path, file.engines, problems);
     let discovery = file.discovery.and_then(|file| check_discovery(&format!("{path}.discovery"), file, problems));
+    let only_computes = |engine: &EngineSettings| engine.place.role == Some(Role::Prefill);
+    if discovery.is_none() && !engines.is_empty() && engines.iter().all(only_computes) {
+        problems.add(format!("{path}.engines"), "all have the role prefill, so that none answers; add one to decode");
+    }
     Some(ModelSettings { load, engines, discovery, pool })
 }
 
@@ -148,7 +152,11 @@ fn check_engine(path: &str, file: EngineFile, problems: &mut Problems) -> Engine
         problems.add(format!("{path}.weight"), "weight 0 would never get a request; leave the engine out, or give 1");
     }
     let access = check_access(path, file.model, file.api_key, file.headers, problems);
-    EngineSettings { url: file.url.trim_end_matches('/').to_owned(), place: Place { weight, zone: file.zone }, access }
+    EngineSettings {
+        url: file.url.trim_end_matches('/').to_owned(),
+        place: Place { weight, zone: file.zone, role: file.role },
+        access,
+    }
 }
 
 fn check_access(

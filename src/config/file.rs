@@ -6,6 +6,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::pool::PoolFile;
+use crate::engine::member::Role;
 
 /// The whole file.
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -83,6 +84,8 @@ pub struct EngineFile {
     pub weight: Option<u32>,
     /// Where it runs; a pool prefers engines of its own zone.
     pub zone: Option<String>,
+    /// `prefill` or `decode`, where these are apart.
+    pub role: Option<Role>,
     /// What it calls the model, where that is neither a served name nor the model's path.
     pub model: Option<String>,
     /// The key that it wants, or `file:PATH` of it.

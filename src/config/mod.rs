@@ -24,7 +24,8 @@ use file::File;
 pub use problem::{ConfigError, Problem, Problems};
 
 use crate::engine::dns::Question;
-use crate::engine::pool::{Options, Place};
+use crate::engine::member::Place;
+use crate::engine::pool::Options;
 use crate::model::LoadOptions;
 
 /// Settings, complete and checked.

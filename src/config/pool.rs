@@ -51,6 +51,8 @@ pub struct PoolFile {
     pub first_token_timeout: Option<f64>,
     /// Longest wait between two tokens.
     pub token_timeout: Option<f64>,
+    /// Whether a decode engine computes a prompt itself that no prefill engine does.
+    pub prefill_fallback: Option<bool>,
     /// Longest event or whole answer of an engine, in bytes.
     pub max_answer_bytes: Option<usize>,
     /// Time between two health checks.
@@ -81,6 +83,7 @@ impl PoolFile {
         self.check_health(&mut checks, &mut options.health);
         set(&mut options.max_retries, self.max_retries);
         set(&mut options.max_resumes, self.max_resumes);
+        set(&mut options.prefill_fallback, self.prefill_fallback);
         for (key, given, time) in [
             ("keep_alive_interval", self.keep_alive_interval, &mut options.keep_alive_interval),
             ("connect_timeout", self.connect_timeout, &mut options.connect_timeout),
@@ -89,8 +92,7 @@ impl PoolFile {
         ] {
             checks.seconds(key, given, time);
         }
-        let most = 1..=usize::MAX;
-        checks.within("max_answer_bytes", self.max_answer_bytes, most, &mut options.max_answer_bytes);
+        checks.at_least("max_answer_bytes", self.max_answer_bytes, 1, &mut options.max_answer_bytes);
         options
     }
 
@@ -98,8 +100,7 @@ impl PoolFile {
         let bytes = 1024..=MOST_PREFIX_BYTES;
         checks.within("prefix_memory_bytes", self.prefix_memory_bytes, bytes, &mut prefix.memory_bytes);
         set(&mut prefix.cache_tokens, self.prefix_cache_tokens);
-        let imbalance = 1.0..=f64::MAX;
-        checks.within("prefix_max_imbalance", self.prefix_max_imbalance, imbalance, &mut prefix.max_imbalance);
+        checks.at_least("prefix_max_imbalance", self.prefix_max_imbalance, 1.0, &mut prefix.max_imbalance);
     }
 
     fn check_admission(&self, checks: &mut Checks<'_>, admission: &mut admission::Options) {
@@ -123,9 +124,8 @@ impl PoolFile {
         ] {
             checks.seconds(key, given, time);
         }
-        let count = 1..=u32::MAX;
-        checks.within("unanswered_checks", self.unanswered_checks, count.clone(), &mut health.unanswered_checks);
-        checks.within("max_failures", self.max_failures, count, &mut health.max_failures);
+        checks.at_least("unanswered_checks", self.unanswered_checks, 1, &mut health.unanswered_checks);
+        checks.at_least("max_failures", self.max_failures, 1, &mut health.max_failures);
         checks.within("max_error_rate", self.max_error_rate, 0.0..=1.0, &mut health.max_error_rate);
     }
 }
@@ -167,6 +167,14 @@ impl Checks<'_> {
                 let (least, most) = range.into_inner();
                 self.refuse(key, format_args!("{given} is not between {least} and {most}"));
             }
+            None => {}
+        }
+    }
+
+    fn at_least<T: PartialOrd + Display>(&mut self, key: &str, given: Option<T>, least: T, value: &mut T) {
+        match given {
+            Some(given) if given >= least => *value = given,
+            Some(given) => self.refuse(key, format_args!("{given} is less than {least}")),
             None => {}
         }
     }

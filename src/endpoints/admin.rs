@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::route::Route;
 use super::{Context, Served, coupled};
+use crate::engine::capabilities::Kind;
 use crate::respond::http::{self as response, Response};
 
 /// `GET /ready`: whether requests are welcome, and how every engine is. Ready while any model can be served: taking
@@ -28,16 +29,15 @@ fn readiness(served: &Served) -> (bool, Value) {
         return (true, json!({"model": served.name(), "ready": true, "engines": []}));
     };
     let now = Instant::now();
-    let engines: Vec<(bool, Value)> = pool
-        .members()
-        .iter()
-        .map(|member| {
-            let reason = member.health().complaint(now);
-            (reason.is_none(), json!({"engine": member.id(), "ready": reason.is_none(), "reason": reason}))
-        })
-        .collect();
-    let ready = engines.iter().any(|(ready, _)| *ready);
-    let engines: Vec<Value> = engines.into_iter().map(|(_, told)| told).collect();
+    let mut ready = false;
+    let mut engines = Vec::new();
+    for member in pool.members().iter() {
+        // Requests are tried there, but nobody should count on it.
+        let silent = || (member.engine.capabilities().kind == Kind::Unknown).then(|| "has not answered yet".to_owned());
+        let reason = member.health().complaint(now).or_else(silent);
+        ready |= reason.is_none();
+        engines.push(json!({"engine": member.id(), "ready": reason.is_none(), "reason": reason}));
+    }
     (ready, json!({"model": served.name(), "ready": ready, "engines": engines}))
 }
 

@@ -32,6 +32,7 @@ pub use heavy::Heavy;
 use route::Route;
 
 /// What every request can reach. Immutable but for counters.
+#[derive(Clone)]
 pub struct Context {
     /// The served models; the first is the default.
     pub models: Vec<Arc<Served>>,

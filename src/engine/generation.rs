@@ -12,8 +12,9 @@ use tokio::time::{Instant, Sleep, sleep};
 use super::EngineError;
 use super::admission::Ticket;
 use super::client::Attempt;
+use super::member::{Lease, Role};
 use super::policy::Asked;
-use super::pool::{Lease, Pool};
+use super::pool::Pool;
 use crate::api::generate::{FinishReason, GenerateChoice, GenerateRequest, GenerateResponse};
 
 /// An answer on its way: a stream of chunks that ends after an error. Dropping it before its end stops the engine.
@@ -166,7 +167,7 @@ impl Generation {
         let retries = pool.options().max_retries;
         self.state = State::Switching(Box::pin(async move {
             // Where no other engine is left, what the first one said is the answer.
-            let opened = pool.open(&request, &asked, vec![tried], retries).await;
+            let opened = pool.open(&request, &asked, Role::Decode, vec![tried], retries).await;
             opened.map_err(|other| if matches!(other, EngineError::NoneLeft { .. }) { error } else { other })
         }));
         None
@@ -198,6 +199,8 @@ impl Generation {
     fn rest(&self) -> Option<GenerateRequest> {
         let mut request = self.request.clone();
         request.request_id = format!("{}-{}", request.request_id, self.resumes);
+        // They speak of an engine's memory of the prompt, which is freed once it was fetched.
+        request.rest.shift_remove("kv_transfer_params");
         if self.told.is_empty() {
             return Some(request);
         }
@@ -209,9 +212,8 @@ impl Generation {
         if let Some(least) = params.get("min_tokens").and_then(Value::as_u64) {
             params.insert("min_tokens".to_owned(), json!(least.saturating_sub(told)));
         }
-        // These came with the first chunk, or speak of an engine's memory of the first prompt.
+        // They came with the first chunk.
         params.shift_remove("prompt_logprobs");
-        request.rest.shift_remove("kv_transfer_params");
         request.token_ids.extend_from_slice(&self.told);
         Some(request)
     }

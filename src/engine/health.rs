@@ -67,7 +67,7 @@ pub enum Check {
 /// The health of one engine: a circuit breaker, opened by failures, tried again with one request.
 #[derive(Debug)]
 pub struct Health {
-    options: Options,
+    options: Mutex<Options>,
     record: Mutex<Record>,
 }
 
@@ -99,7 +99,16 @@ impl Default for Health {
 impl Health {
     /// Of an engine that is taken to be well until it shows otherwise.
     pub fn new(options: Options) -> Self {
-        Self { options, record: Mutex::default() }
+        Self { options: Mutex::new(options), record: Mutex::default() }
+    }
+
+    fn options(&self) -> Options {
+        *self.options.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Other rules hold from now on. What is known stays.
+    pub fn follow(&self, options: Options) {
+        *self.options.lock().unwrap_or_else(PoisonError::into_inner) = options;
     }
 
     fn record(&self) -> MutexGuard<'_, Record> {
@@ -118,7 +127,7 @@ impl Health {
     }
 
     fn is_up(&self, record: &Record) -> bool {
-        !record.says_unwell && record.unanswered < self.options.unanswered_checks
+        !record.says_unwell && record.unanswered < self.options().unanswered_checks
     }
 
     /// Why it gets no requests now; `None` where it is well.
@@ -140,7 +149,7 @@ impl Health {
     pub fn share(&self, now: Instant) -> f64 {
         let Some(returned) = self.record().returned else { return 1.0 };
         let since = now.saturating_duration_since(returned).as_secs_f64();
-        (since / self.options.slow_start.as_secs_f64()).clamp(LEAST_SHARE, 1.0)
+        (since / self.options().slow_start.as_secs_f64()).clamp(LEAST_SHARE, 1.0)
     }
 
     /// How long it wants to be left alone.
@@ -162,7 +171,7 @@ impl Health {
         }
         record.note(false);
         (record.failures, record.pauses) = (0, 0);
-        (record.busy_until, record.on_trial) = (None, false);
+        record.on_trial = false;
     }
 
     /// A request failed by the engine's fault. Returns whether it is left alone from now on.
@@ -173,7 +182,8 @@ impl Health {
         }
         record.failures += 1;
         record.note(true);
-        let ejected = record.on_trial || record.failures >= self.options.max_failures || self.fails_too_often(&record);
+        let ejected =
+            record.on_trial || record.failures >= self.options().max_failures || self.fails_too_often(&record);
         if ejected {
             record.paused_until = Some(now + self.pause(record.pauses));
             record.pauses = record.pauses.saturating_add(1);
@@ -184,12 +194,12 @@ impl Health {
 
     fn fails_too_often(&self, record: &Record) -> bool {
         let failed = f64::from(record.latest.count_ones());
-        record.seen >= LEAST_SEEN && failed > self.options.max_error_rate * f64::from(record.seen)
+        record.seen >= LEAST_SEEN && failed > self.options().max_error_rate * f64::from(record.seen)
     }
 
     /// Twice as long as the one before, and a bit more by chance.
     fn pause(&self, before: u32) -> Duration {
-        let Options { pause, max_pause, .. } = self.options;
+        let Options { pause, max_pause, .. } = self.options();
         let random = RandomState::new().hash_one(before) as f64 / u64::MAX as f64;
         pause.saturating_mul(1 << before.min(30)).min(max_pause).mul_f64(1.0 + JITTER * random)
     }
@@ -292,8 +302,8 @@ mod tests {
         assert_eq!(ejected.iter().position(|ejected| *ejected), Some(9), "seven of ten");
         let (health, now) = new();
         for _ in 0..20 {
-            assert!(!health.failed(now), "half of them may");
             health.succeeded(now);
+            assert!(!health.failed(now), "half of them may");
         }
     }
 

@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use super::EngineError;
-use super::pool::Member;
+use super::member::Member;
 
 /// How often an engine that is up is asked what it serves.
 const INTERVAL: Duration = Duration::from_secs(60);
@@ -28,18 +28,17 @@ impl Member {
         Ok(())
     }
 
-    /// Asks an engine that is up what it is, if it was not asked lately: `looked` tells when. True where it came up.
-    pub(super) async fn learn(&self, looked: &mut Option<Instant>) -> Result<bool, EngineError> {
+    /// Asks an engine that is up what it is, if it was not asked lately: `looked` tells when.
+    pub(super) async fn learn(&self, looked: &mut Option<Instant>) -> Result<(), EngineError> {
         if looked.is_some_and(|then| then.elapsed() < INTERVAL) {
-            return Ok(false);
+            return Ok(());
         }
-        let came_up = looked.is_none();
-        if came_up || self.engine.is_changed().await? {
+        if looked.is_none() || self.engine.is_changed().await? {
             *looked = None;
             self.look().await?;
         }
         *looked = Some(Instant::now());
-        Ok(came_up)
+        Ok(())
     }
 
     /// Whether it takes requests for a model: all take those for the base model, which name none; one for an adapter goes

@@ -4,20 +4,24 @@
 //! engine it came from. Deliberately absent: text.
 //!
 //! ```text
-//! pool ─▶ policy picks an engine that is well ─▶ client ─▶ generation ─▶ chunks
-//!   ▲                          health ◀── every outcome ──────┘ │
-//!   └───────── another engine, with the tokens so far ◀─────────┘ when it dies
+//! admission ─▶ pool ─▶ policy picks an engine that is well ─▶ client ─▶ generation ─▶ chunks
+//!  a place,     ▲                          health ◀── every outcome ──────┘ │
+//!  or 429, 503  └───────── another engine, with the tokens so far ◀─────────┘ when it dies
 //! ```
+//!
+//! Where prefill and decode are apart, [`disaggregation`] has the prompt computed before the rest begins.
 
 pub mod admission;
 pub mod capabilities;
 pub mod client;
+mod disaggregation;
 pub mod dns;
 pub mod error;
 pub mod fit;
 pub mod generation;
 pub mod health;
 mod look;
+pub mod member;
 pub mod policy;
 pub mod pool;
 mod rate;

@@ -15,17 +15,16 @@ use super::admission::{self, Admission, Refusal, Ticket};
 use super::capabilities::Kind;
 use super::client::{Attempt, Engine};
 use super::generation::Generation;
-use super::health::{self, Check, Health};
+use super::health::{self, Check};
+use super::member::{Lease, Member, Role};
 use super::policy::{Asked, Candidate, Chooser, Policy, prefix, rendezvous};
 use crate::api::generate::GenerateRequest;
-use crate::metrics::{EngineMetrics, PoolMetrics};
+use crate::metrics::PoolMetrics;
 
 /// A retry costs as much as this many requests bring in: at most one request in ten is a retry, when all go wrong.
 const RETRY_COST: i64 = 10;
 /// Retries that are saved up.
 const MOST_SAVED: i64 = 100 * RETRY_COST;
-/// The longest `Retry-After` that is believed.
-const LONGEST_BUSY: Duration = Duration::from_secs(60);
 /// Longest wait for an answer to a health check.
 const HEALTH_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -54,6 +53,8 @@ pub struct Options {
     pub first_token_timeout: Duration,
     /// Longest wait between two tokens.
     pub token_timeout: Duration,
+    /// Whether a decode engine computes a prompt itself that no prefill engine does.
+    pub prefill_fallback: bool,
     /// Longest event, or whole answer, that an engine may send, in bytes.
     pub max_answer_bytes: usize,
     /// When an engine counts as unwell.
@@ -76,6 +77,7 @@ impl Default for Options {
             connect_timeout: Duration::from_secs(5),
             first_token_timeout: Duration::from_secs(600),
             token_timeout: Duration::from_secs(120),
+            prefill_fallback: true,
             // The logprobs of a long prompt are tens of MiB.
             max_answer_bytes: 128 << 20,
             health: health::Options::default(),
@@ -92,68 +94,6 @@ pub struct Caller {
     pub key: String,
 }
 
-/// Where an engine stands in its pool.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
-    /// Its share, compared with the others'.
-    pub weight: u32,
-    /// Where it runs.
-    pub zone: Option<String>,
-}
-
-/// One engine of a pool.
-#[derive(Debug)]
-pub struct Member {
-    /// The engine.
-    pub engine: Arc<Engine>,
-    /// Where it stands.
-    pub place: Place,
-    health: Arc<Health>,
-    metrics: Arc<EngineMetrics>,
-}
-
-impl Member {
-    /// An engine that is taken to be well until it shows otherwise.
-    pub fn new(engine: Arc<Engine>, place: Place, health: health::Options, metrics: Arc<EngineMetrics>) -> Self {
-        metrics.up.set(1);
-        Self { engine, place, health: Arc::new(Health::new(health)), metrics }
-    }
-
-    /// The same engine, with all that is known of it, at another place.
-    pub fn moved(&self, place: Place) -> Self {
-        let Self { engine, health, metrics, .. } = self;
-        Self { engine: Arc::clone(engine), place, health: Arc::clone(health), metrics: Arc::clone(metrics) }
-    }
-
-    /// What it is told by, whatever comes and goes beside it: its URL.
-    pub fn id(&self) -> &str {
-        self.engine.url()
-    }
-
-    /// Whether it is well.
-    pub fn health(&self) -> &Health {
-        &self.health
-    }
-
-    /// As a policy sees it from `zone`.
-    fn candidate(&self, zone: Option<&str>, now: Instant) -> Candidate<'_> {
-        let load = self.metrics.outstanding_tokens.get().try_into().unwrap_or(0);
-        let mut candidate = Candidate::new(self.id(), f64::from(self.place.weight) * self.health.share(now), load);
-        candidate.is_near = zone.is_none_or(|zone| self.place.zone.as_deref() == Some(zone));
-        candidate
-    }
-
-    /// Whether it may be tried though it is not well.
-    fn may_recover(&self, now: Instant) -> bool {
-        !self.health.is_refused() && self.health.busy_for(now).is_none()
-    }
-
-    /// A reply that began elsewhere goes on here.
-    pub(super) fn count_resume(&self) {
-        self.metrics.resumes.inc();
-    }
-}
-
 /// The engines of a model. They may be replaced while requests run: those that left finish what they began.
 #[derive(Debug)]
 pub struct Pool {
@@ -163,6 +103,7 @@ pub struct Pool {
     options: Options,
     chooser: Chooser,
     admission: Admission,
+    metrics: Arc<PoolMetrics>,
     /// What may be spent on retries.
     budget: AtomicI64,
 }
@@ -171,14 +112,24 @@ impl Pool {
     /// A pool of engines.
     pub fn new(members: Vec<Arc<Member>>, options: Options, metrics: Arc<PoolMetrics>) -> Self {
         let chooser = Chooser::new(options.policy, options.prefix);
-        let admission = Admission::new(options.admission, metrics);
-        let members = ArcSwap::from_pointee(members);
-        Self { members, replaced: Notify::new(), options, chooser, admission, budget: AtomicI64::new(MOST_SAVED) }
+        let admission = Admission::new(options.admission, Arc::clone(&metrics));
+        let (members, replaced) = (ArcSwap::from_pointee(members), Notify::new());
+        Self { members, replaced, options, chooser, admission, metrics, budget: AtomicI64::new(MOST_SAVED) }
     }
 
     /// How it behaves.
     pub fn options(&self) -> &Options {
         &self.options
+    }
+
+    /// What is counted of it.
+    pub(super) fn metrics(&self) -> &PoolMetrics {
+        &self.metrics
+    }
+
+    /// Whether any engine has this role.
+    pub(super) fn has_role(&self, role: Role) -> bool {
+        self.members.load().iter().any(|member| member.place.role == Some(role))
     }
 
     /// Its engines, as they are now.
@@ -214,13 +165,16 @@ impl Pool {
     /// engine where the first dies.
     pub async fn generate(
         self: &Arc<Self>,
-        request: GenerateRequest,
+        mut request: GenerateRequest,
         caller: &Caller,
         ticket: Arc<Ticket>,
     ) -> Result<Generation, EngineError> {
         self.save_for_retries();
         let asked = self.chooser.ask(cache_salt(&request), &request.token_ids, caller.session.as_deref());
-        let opening = self.open(&request, &asked, Vec::new(), self.options.max_retries);
+        let opening = async {
+            self.prefill(&mut request, &asked).await?;
+            self.open(&request, &asked, Role::Decode, Vec::new(), self.options.max_retries).await
+        };
         let (lease, attempt) = ticket.in_time(opening).await??;
         Ok(Generation::new(Arc::clone(self), request, asked, ticket, (lease, attempt)))
     }
@@ -230,13 +184,14 @@ impl Pool {
         self: &Arc<Self>,
         request: &GenerateRequest,
         asked: &Asked,
+        leg: Role,
         mut tried: Vec<String>,
         mut retries: usize,
     ) -> Result<(Lease, Attempt), EngineError> {
         let mut last = None;
         loop {
             let adapter = request.model.as_deref();
-            let Some(member) = self.choose(asked, adapter, &tried) else {
+            let Some(member) = self.choose(asked, (leg, adapter), &tried) else {
                 return Err(last.unwrap_or_else(|| self.none_left()));
             };
             let lease = Lease::new(member, request.token_ids.len());
@@ -258,24 +213,32 @@ impl Pool {
     /// No engine may be tried; those that asked to be left alone said for how long.
     fn none_left(&self) -> EngineError {
         let (now, members) = (Instant::now(), self.members.load());
-        let soonest = members.iter().filter_map(|member| member.health.busy_for(now)).min();
+        let soonest = members.iter().filter_map(|member| member.health().busy_for(now)).min();
         EngineError::NoneLeft { retry_after: soonest.map(|time| time.as_secs_f64().ceil() as u64) }
     }
 
     /// Sends the request. A stream answers at once or never; a whole answer comes when it comes.
     async fn attempt(&self, engine: &Arc<Engine>, request: &GenerateRequest) -> Result<Attempt, EngineError> {
+        let limit = self.options.max_answer_bytes;
         if !request.streams() {
-            return engine.generate(request, self.options.max_answer_bytes).await;
+            return engine.generate(request, limit).await;
         }
+        self.in_patience(engine, "answer", engine.generate(request, limit)).await?
+    }
+
+    /// Waits for something of an engine no longer than for the first token.
+    pub(super) async fn in_patience<T>(
+        &self,
+        engine: &Engine,
+        awaited: &'static str,
+        something: impl Future<Output = T>,
+    ) -> Result<T, EngineError> {
         let patience = self.options.first_token_timeout;
-        let answer = tokio::time::timeout(patience, engine.generate(request, self.options.max_answer_bytes)).await;
-        answer.unwrap_or_else(|_| {
-            Err(EngineError::Timeout {
-                url: engine.url().to_owned(),
-                awaited: "answer",
-                seconds: patience.as_secs_f64(),
-                key: "first_token_timeout",
-            })
+        tokio::time::timeout(patience, something).await.map_err(|_| EngineError::Timeout {
+            url: engine.url().to_owned(),
+            awaited,
+            seconds: patience.as_secs_f64(),
+            key: "first_token_timeout",
         })
     }
 
@@ -294,12 +257,12 @@ impl Pool {
 
     /// An engine that is well and was not tried. Where none is well, any that did not ask to be left alone: it may have
     /// recovered, and there is nothing to lose.
-    fn choose(&self, asked: &Asked, adapter: Option<&str>, tried: &[String]) -> Option<Arc<Member>> {
+    fn choose(&self, asked: &Asked, (leg, adapter): (Role, Option<&str>), tried: &[String]) -> Option<Arc<Member>> {
         let (now, members) = (Instant::now(), self.members.load());
         let pick = |well: bool| {
             let untried = members.iter().filter(|member| !tried.iter().any(|id| id == member.id()));
-            let able = untried.filter(|member| member.serves(adapter));
-            let able = able.filter(|member| if well { member.health.is_well(now) } else { member.may_recover(now) });
+            let able = untried.filter(|member| member.place.takes(leg) && member.serves(adapter));
+            let able = able.filter(|member| if well { member.health().is_well(now) } else { member.may_recover(now) });
             let candidates: Vec<Candidate> =
                 able.map(|member| member.candidate(self.options.zone.as_deref(), now)).collect();
             self.chooser.choose(asked, &candidates)
@@ -324,7 +287,7 @@ impl Pool {
         }
     }
 
-    /// Asks an engine how it is, again and again; and what it is, whenever it came up: then its cache is empty.
+    /// Asks an engine how it is, again and again, and what it is. When it goes down, what was in its cache is gone.
     async fn watch_one(self: Arc<Self>, member: Arc<Member>) {
         let interval = self.options.health.interval;
         let (mut looked, mut told) = (None, false);
@@ -335,20 +298,18 @@ impl Pool {
                 Err(EngineError::Status { .. }) => Check::Unwell,
                 Err(_) => Check::Silent,
             };
-            if member.health.checked(check, Instant::now()) {
-                member.metrics.up.set(i64::from(answered.is_ok()));
+            if member.checked(check) {
                 (looked, told) = (looked.filter(|_| answered.is_ok()), false);
+                self.chooser.forget(member.id());
             }
             let learned = match answered {
                 Ok(()) => member.learn(&mut looked).await,
-                other => other.map(|()| false),
+                other => other,
             };
-            match learned {
-                Ok(true) => self.chooser.forget(member.id()),
-                Err(error) if !std::mem::replace(&mut told, true) => {
-                    tracing::warn!(engine = member.engine.url(), %error, "engine is not up; it is asked again");
-                }
-                _ => {}
+            if let Err(error) = learned
+                && !std::mem::replace(&mut told, true)
+            {
+                tracing::warn!(engine = member.engine.url(), %error, "engine is not up; it is asked again");
             }
             tokio::time::sleep(interval).await;
         }
@@ -367,67 +328,5 @@ struct AbortOnDrop(tokio::task::JoinHandle<()>);
 impl Drop for AbortOnDrop {
     fn drop(&mut self) {
         self.0.abort();
-    }
-}
-
-/// A request's place at an engine: counts as its load, and tells its health how the request ended.
-#[derive(Debug)]
-pub(super) struct Lease {
-    /// The engine.
-    pub(super) member: Arc<Member>,
-    tokens: i64,
-    settled: bool,
-}
-
-impl Lease {
-    fn new(member: Arc<Member>, tokens: usize) -> Self {
-        member.health.begin();
-        let mut lease = Self { member, tokens: 0, settled: false };
-        lease.add(tokens);
-        lease
-    }
-
-    /// The engine's id.
-    pub(super) fn id(&self) -> &str {
-        self.member.id()
-    }
-
-    /// More tokens are worked on.
-    pub(super) fn add(&mut self, tokens: usize) {
-        let tokens = i64::try_from(tokens).unwrap_or(0);
-        self.tokens += tokens;
-        self.member.metrics.outstanding_tokens.add(tokens);
-    }
-
-    /// The engine answers.
-    pub(super) fn succeeded(&mut self) {
-        if !std::mem::replace(&mut self.settled, true) {
-            self.member.health.succeeded(Instant::now());
-        }
-    }
-
-    /// The request failed.
-    pub(super) fn failed(mut self, error: &EngineError) {
-        self.settled = true;
-        let (now, Member { health, metrics, engine, .. }) = (Instant::now(), &*self.member);
-        metrics.failed(error.kind());
-        match error.busy_for() {
-            Some(seconds) => health.busy(now + Duration::from_secs(seconds).min(LONGEST_BUSY)),
-            None if !error.is_engines_fault() => health.succeeded(now),
-            None if health.failed(now) => {
-                metrics.ejections.inc();
-                tracing::warn!(engine = engine.url(), %error, "the engine is left alone for a while");
-            }
-            None => {}
-        }
-    }
-}
-
-impl Drop for Lease {
-    fn drop(&mut self) {
-        self.member.metrics.outstanding_tokens.sub(self.tokens);
-        if !self.settled {
-            self.member.health.left();
-        }
     }
 }

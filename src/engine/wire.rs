@@ -76,7 +76,7 @@ mod tests {
         let short: &[u8] = b"data: 123\n\n";
         assert_eq!(lengths(&[short; 100], 11).await, [Some(11); 100]);
         assert_eq!(lengths(&[&b"data: 123\r\n\r\n"[..]; 100], 13).await, [Some(13); 100]);
-        assert_eq!(lengths(&[short, b"data: 1", b"23456789", b"0123"], 15).await, [Some(11), Some(7), Some(8), None]);
+        assert_eq!(lengths(&[short, b"data: 1", b"23456789", b"0123"], 17).await, [Some(11), Some(7), Some(8), None]);
     }
 
     #[test]

@@ -134,6 +134,7 @@ pub(super) struct PoolFamilies {
     queued: IntGaugeVec,
     queue_seconds: HistogramVec,
     refused: IntCounterVec,
+    prefills: IntCounterVec,
 }
 
 /// The metrics of one pool, resolved once.
@@ -146,6 +147,7 @@ pub struct PoolMetrics {
     /// How long they waited, however that ended.
     pub queue_seconds: Histogram,
     refused: IntCounterVec,
+    prefills: IntCounterVec,
     model: String,
 }
 
@@ -168,11 +170,17 @@ impl PoolFamilies {
             &["model", "reason"],
         )?;
         registry.register(Box::new(refused.clone()))?;
+        let prefills = IntCounterVec::new(
+            Opts::new("couplet_pool_prefills_total", "Prompts for prefill engines: ok, fallback to decode, failed."),
+            &["model", "outcome"],
+        )?;
+        registry.register(Box::new(prefills.clone()))?;
         Ok(Self {
             running: gauge("couplet_pool_running_requests", "Requests that were let in and not answered in full.")?,
             queued: gauge("couplet_pool_queued_requests", "Requests that wait for a place.")?,
             queue_seconds,
             refused,
+            prefills,
         })
     }
 
@@ -183,12 +191,18 @@ impl PoolFamilies {
             queued: self.queued.with_label_values(&[model]),
             queue_seconds: self.queue_seconds.with_label_values(&[model]),
             refused: self.refused.clone(),
+            prefills: self.prefills.clone(),
             model: model.to_owned(),
         })
     }
 }
 
 impl PoolMetrics {
+    /// A prompt was given to a prefill engine, and this became of it.
+    pub fn prefilled(&self, outcome: &'static str) {
+        self.prefills.with_label_values(&[self.model.as_str(), outcome]).inc();
+    }
+
     /// A request was not let in.
     pub fn refused(&self, reason: &'static str) {
         self.refused.with_label_values(&[self.model.as_str(), reason]).inc();

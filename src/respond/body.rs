@@ -14,8 +14,8 @@ pub type ByteStream = Pin<Box<dyn Stream<Item = Bytes> + Send>>;
 /// What is sent to a client.
 pub struct Body {
     content: Content,
-    /// Done when the body has to end; a stream ends with these bytes then.
-    cut: Option<(Cut, Bytes)>,
+    /// Done when the body has to end; a stream ends with what this gives then.
+    cut: Option<(Cut, fn() -> Bytes)>,
     /// Runs when the body has been sent, or is given up.
     on_end: Option<Box<dyn FnOnce() + Send>>,
 }
@@ -41,8 +41,8 @@ impl Body {
         Self { content: Content::Stream(stream), cut: None, on_end: None }
     }
 
-    /// Ends a stream with `last` when `cut` is done. What is whole already is sent.
-    pub fn cut_by(mut self, cut: Cut, last: Bytes) -> Self {
+    /// Ends a stream with what `last` gives when `cut` is done. What is whole already is sent.
+    pub fn cut_by(mut self, cut: Cut, last: fn() -> Bytes) -> Self {
         if matches!(self.content, Content::Stream(_)) {
             self.cut = Some((cut, last));
         }
@@ -79,7 +79,7 @@ impl HttpBody for Body {
         if let Some((cut, last)) = &mut this.cut
             && cut.as_mut().poll(cx).is_ready()
         {
-            this.content = Content::Whole(Some(std::mem::take(last)));
+            this.content = Content::Whole(Some(last()));
             this.cut = None;
         }
         match &mut this.content {

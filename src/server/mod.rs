@@ -150,8 +150,7 @@ async fn work(live: &Live, context: Arc<Context>, route: Option<Route>, request:
         () = going.clone().cut() => Err(stopping()),
     };
     let response = answer.unwrap_or_else(|error| response::error(&error));
-    let last = sse::broken_off(&stopping());
-    response.map(|body| body.cut_by(Box::pin(going.cut()), last))
+    response.map(|body| body.cut_by(Box::pin(going.cut()), || sse::broken_off(&stopping())))
 }
 
 fn stopping() -> ApiError {

@@ -14,6 +14,7 @@ use serde::Serialize;
 
 use super::generation::{Delta, Finish, Generation, Step};
 use super::logprobs::{Candidate, PromptCandidates, Scale};
+use super::transfer;
 use crate::api::error::ApiError;
 
 /// The body of every response.
@@ -86,7 +87,7 @@ pub(super) async fn whole(mut generation: Generation) -> io::Result<Response<Bod
             prompt_token_ids: job.return_token_ids.then_some(&job.prompt[..]),
             mm_placeholders: (),
             metrics: (),
-            kv_transfer_params: (),
+            kv_transfer_params: transfer::told(job),
             ec_transfer_params: (),
             output_mode: "tokens",
             choices,
@@ -187,7 +188,7 @@ struct Whole<'a> {
     prompt_token_ids: Option<&'a [u32]>,
     mm_placeholders: (),
     metrics: (),
-    kv_transfer_params: (),
+    kv_transfer_params: Option<serde_json::Value>,
     ec_transfer_params: (),
     output_mode: &'static str,
     choices: Vec<Choice>,

@@ -14,6 +14,7 @@ use super::engine::{Engine, Ticket};
 use super::faults::Fault;
 use super::options::Options;
 use super::request::Job;
+use super::transfer;
 use super::voice::{Voice, mix};
 
 /// Why a choice ended.
@@ -160,7 +161,7 @@ impl Generation {
                 if let Some(ticket) = ticket {
                     ticket.start().await;
                 }
-                engine.count_prompt(job.prompt.len());
+                engine.count_prompt(transfer::computed(job));
             }
             pace.wait().await;
         };

@@ -24,6 +24,7 @@ mod logprobs;
 mod options;
 mod request;
 mod server;
+mod transfer;
 mod voice;
 
 pub use faults::Faults;

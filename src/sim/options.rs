@@ -62,6 +62,10 @@ pub struct Options {
     /// Write logprobs as engines before 0.32 did: `token: "token_id:198"` instead of `token_id: 198`.
     #[arg(long)]
     pub legacy_logprobs: bool,
+    /// Simulate a KV connector: prompts may be computed for, or come from, another engine. Without it, `kv_transfer_params`
+    /// have no effect.
+    #[arg(long)]
+    pub kv_connector: bool,
     /// Faults that every request meets.
     #[command(flatten)]
     pub faults: Faults,

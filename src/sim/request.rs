@@ -14,6 +14,7 @@ use serde_json::value::RawValue;
 use super::checks;
 use super::faults::Faults;
 use super::options::Options;
+use super::transfer::{self, Transfer};
 use crate::api::error::ApiError;
 
 /// A request that passed the first checks.
@@ -41,6 +42,8 @@ pub(super) struct Job {
     pub(super) script_eos: Option<u32>,
     pub(super) script_from: Option<usize>,
     pub(super) faults: Faults,
+    /// What it wants of the KV connector.
+    pub(super) transfer: Option<Transfer>,
     /// What the engine itself will say against it.
     admission: Result<(), ApiError>,
 }
@@ -86,6 +89,7 @@ pub(super) struct Body {
     pub(super) stream_options: Option<StreamOptions>,
     pub(super) return_token_ids: Option<bool>,
     pub(super) output_mode: Option<String>,
+    pub(super) kv_transfer_params: Option<Value>,
 }
 
 #[derive(Deserialize)]
@@ -143,6 +147,10 @@ pub(super) fn read(body: &[u8], header_id: Option<&str>, options: &Options) -> R
     checks::server(&body, options)?;
     let extra = Extra::read(sampling.extra_args.as_deref())?;
     let admission = checks::admission(sampling, &prompt, &extra, options);
+    let transfer = match body.kv_transfer_params.as_ref().filter(|_| options.kv_connector) {
+        Some(params) => transfer::read(params, &prompt, sampling.max_tokens)?,
+        None => None,
+    };
     let id = header_id.or(body.request_id.as_deref()).unwrap_or("sim");
     let usage = body.stream_options.as_ref();
     let include_usage = usage.is_some_and(|options| options.include_usage == Some(true));
@@ -167,6 +175,7 @@ pub(super) fn read(body: &[u8], header_id: Option<&str>, options: &Options) -> R
         script_eos: extra.number("script_eos").and_then(|eos| u32::try_from(eos).ok()),
         script_from: extra.number("script_from").and_then(|from| usize::try_from(from).ok()),
         faults: extra.faults.or(&options.faults),
+        transfer,
         admission,
     })
 }

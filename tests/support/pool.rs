@@ -16,13 +16,20 @@ use super::tiny;
 /// What the engines say.
 pub const TEXT: &str = "</think>\n\nOne café, two naïve façades – 日本語 and more: seven, eight, nine, ten.";
 
-/// couplet in front of `engines`, in turns; `pool` are further lines of its `pool:`.
+/// couplet in front of `engines`, in turns unless `pool`, the lines of its `pool:`, says otherwise.
 pub fn serve(engines: &[&str], pool: &[&str]) -> Couplet {
-    let engines: String = engines.iter().map(|url| format!("      - url: {url}\n")).collect();
-    let pool: String = pool.iter().map(|line| format!("      {line}\n")).collect();
+    let engines: Vec<String> = engines.iter().map(|url| format!("{{url: \"{url}\"}}")).collect();
+    serve_entries(&engines, pool)
+}
+
+/// The same with engines as the configuration writes them, such as `{url: "http://…", role: prefill}`.
+pub fn serve_entries(engines: &[String], pool: &[&str]) -> Couplet {
+    let engines: String = engines.iter().map(|engine| format!("      - {engine}\n")).collect();
+    let default = ["policy: round_robin"].into_iter().filter(|_| !pool.iter().any(|line| line.starts_with("policy")));
+    let pool: String = default.chain(pool.iter().copied()).map(|line| format!("      {line}\n")).collect();
     Couplet::with_config(&format!(
         "models:\n  - model: {}\n    served_model_name: [tiny]\n    tool_call_parser: hermes\n    reasoning_parser: qwen3\n    \
-         enable_auto_tool_choice: true\n    engines:\n{engines}    pool:\n      policy: round_robin\n{pool}",
+         enable_auto_tool_choice: true\n    engines:\n{engines}    pool:\n{pool}",
         tiny::DIR
     ))
 }
