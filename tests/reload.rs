@@ -164,3 +164,27 @@ async fn a_changed_file_is_noticed() {
     stream(&couplet).await;
     assert_eq!(served(&second).await, 1.0);
 }
+
+/// Two models of the same files, one of which gets another name: neither gets the other's engines.
+#[tokio::test]
+async fn models_of_the_same_files_keep_their_own_engines() {
+    let (first, second) = (engine(0).await, engine(0).await);
+    let model = |name: &str, url: &str| {
+        format!("  - model: {}\n    served_model_name: [{name}]\n    engines: [{{url: \"{url}\"}}]\n", tiny::DIR)
+    };
+    let config = |names: [&str; 2]| {
+        format!("reload_interval: 0\nmodels:\n{}{}", model(names[0], &first.url), model(names[1], &second.url))
+    };
+    let couplet = Couplet::with_config(&config(["a", "b"]));
+    for (round, names) in [["a", "b"], ["a", "c"], ["d", "c"], ["c", "d"]].into_iter().enumerate() {
+        if round > 0 {
+            couplet.configure(&config(names));
+            reload(&couplet, "applied").await;
+        }
+        for _ in 0..=round {
+            let body = chat(TEXT, json!({"model": names[0]}));
+            assert_eq!(http::post(&format!("{}/v1/chat/completions", couplet.url), &body).await.status, 200);
+        }
+    }
+    assert_eq!((served(&first).await, served(&second).await), (10.0, 0.0));
+}
