@@ -195,7 +195,7 @@ impl Pool {
                 return Err(last.unwrap_or_else(|| self.none_left()));
             };
             let lease = Lease::new(member, request.token_ids.len());
-            let error = match self.attempt(&lease.member.engine, request).await {
+            let error = match self.attempt(&lease.member.engine, request, leg).await {
                 Ok(attempt) => return Ok((lease, attempt)),
                 Err(error) => error,
             };
@@ -217,10 +217,16 @@ impl Pool {
         EngineError::NoneLeft { retry_after: soonest.map(|time| time.as_secs_f64().ceil() as u64) }
     }
 
-    /// Sends the request. A stream answers at once or never; a whole answer comes when it comes.
-    async fn attempt(&self, engine: &Arc<Engine>, request: &GenerateRequest) -> Result<Attempt, EngineError> {
+    /// Sends the request. A stream answers at once or never, a prefill leg with its first token; a whole answer comes when it
+    /// comes.
+    async fn attempt(
+        &self,
+        engine: &Arc<Engine>,
+        request: &GenerateRequest,
+        leg: Role,
+    ) -> Result<Attempt, EngineError> {
         let limit = self.options.max_answer_bytes;
-        if !request.streams() {
+        if !request.streams() && leg == Role::Decode {
             return engine.generate(request, limit).await;
         }
         self.in_patience(engine, "answer", engine.generate(request, limit)).await?
