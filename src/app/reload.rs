@@ -11,12 +11,24 @@ use super::App;
 use crate::config::{ConfigError, Settings};
 use crate::metrics::lifecycle::Reload;
 
-/// Where settings come from.
-pub type Source = Arc<dyn Fn() -> Result<Settings, ConfigError> + Send + Sync>;
+type Read = dyn Fn() -> Result<Settings, ConfigError> + Send + Sync;
+
+/// Where settings come from, and who asks for them anew.
+pub struct Source {
+    read: Arc<Read>,
+    hangups: Hangups,
+}
+
+impl Source {
+    /// `read` reads the settings. From here on a SIGHUP does not end the process: one that comes while the models are loaded
+    /// is followed when they are. Wants a runtime.
+    pub fn new(read: impl Fn() -> Result<Settings, ConfigError> + Send + Sync + 'static) -> Self {
+        Self { read: Arc::new(read), hangups: Hangups::new() }
+    }
+}
 
 /// Follows the source for as long as it is polled.
-pub(super) async fn follow(app: &mut App, source: Source) -> Infallible {
-    let mut hangups = Hangups::new();
+pub(super) async fn follow(app: &mut App, Source { read: source, mut hangups }: Source) -> Infallible {
     let mut last: Result<Settings, ConfigError> = Ok(app.settings.clone());
     loop {
         let asked = wait(&mut hangups, app.settings.reload_interval).await;

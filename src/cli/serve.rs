@@ -1,12 +1,11 @@
 //! Flags of `couplet serve`. Each has an environment variable and a key in the YAML file.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use clap::Args;
 use serde_json::{Map, Value};
 
-use crate::app::{App, StartError};
+use crate::app::{App, Source, StartError};
 use crate::config::file::{EngineFile, ModelFile};
 use crate::config::{ConfigError, Draft, Problems, Settings};
 
@@ -148,8 +147,13 @@ fn json_object(text: &str) -> Result<Map<String, Value>, String> {
 
 /// Serves until a signal says stop.
 pub fn run(args: ServeArgs) -> Result<(), StartError> {
-    let app = App::load(args.clone().settings()?)?.reloading_from(Arc::new(move || args.clone().settings()));
-    super::runtime()?.block_on(async {
+    let (runtime, settings) = (super::runtime()?, args.clone().settings()?);
+    let source = {
+        let _entered = runtime.enter();
+        Source::new(move || args.clone().settings())
+    };
+    let app = App::load(settings)?.reloading_from(source);
+    runtime.block_on(async {
         let listener = app.listen().await?;
         if let Ok(address) = listener.local_addr() {
             tracing::info!(%address, "listening");

@@ -51,6 +51,8 @@ pub struct PoolFile {
     pub first_token_timeout: Option<f64>,
     /// Longest wait between two tokens.
     pub token_timeout: Option<f64>,
+    /// Longest wait for an answer that does not come token by token.
+    pub whole_answer_timeout: Option<f64>,
     /// Whether a decode engine computes a prompt itself that no prefill engine does.
     pub prefill_fallback: Option<bool>,
     /// Longest event or whole answer of an engine, in bytes.
@@ -89,6 +91,7 @@ impl PoolFile {
             ("connect_timeout", self.connect_timeout, &mut options.connect_timeout),
             ("first_token_timeout", self.first_token_timeout, &mut options.first_token_timeout),
             ("token_timeout", self.token_timeout, &mut options.token_timeout),
+            ("whole_answer_timeout", self.whole_answer_timeout, &mut options.whole_answer_timeout),
         ] {
             checks.seconds(key, given, time);
         }

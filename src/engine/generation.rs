@@ -59,8 +59,8 @@ impl Generation {
         ticket: Arc<Ticket>,
         (lease, attempt): (Lease, Attempt),
     ) -> Self {
-        Self {
-            silence: Box::pin(sleep(pool.options().first_token_timeout)),
+        let mut generation = Self {
+            silence: Box::pin(sleep(Duration::MAX)),
             streams: request.streams(),
             pool,
             request,
@@ -73,7 +73,9 @@ impl Generation {
             finished: false,
             resumes: 0,
             gave_up: None,
-        }
+        };
+        generation.wait();
+        generation
     }
 
     /// Tells the engine to stop: what comes from now on is of no use.
@@ -87,7 +89,9 @@ impl Generation {
     /// How long the engine may be silent now, what is waited for, and the setting that says so.
     fn patience(&self) -> (Duration, &'static str, &'static str) {
         let options = self.pool.options();
-        if self.begun {
+        if !self.streams {
+            (options.whole_answer_timeout, "end of the answer", "whole_answer_timeout")
+        } else if self.begun {
             (options.token_timeout, "next token", "token_timeout")
         } else {
             (options.first_token_timeout, "first token", "first_token_timeout")
@@ -99,13 +103,13 @@ impl Generation {
         self.silence.as_mut().reset(until);
     }
 
-    /// Polls the engine; silence is an error. A whole answer comes when it comes.
+    /// Polls the engine; silence is an error.
     fn poll_attempt(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<GenerateResponse, EngineError>>> {
         let State::Reading(lease, attempt) = &mut self.state else { return Poll::Ready(None) };
         if let Poll::Ready(chunk) = Pin::new(attempt).poll_next(cx) {
             return Poll::Ready(chunk);
         }
-        if !self.streams || self.silence.as_mut().poll(cx).is_pending() {
+        if self.silence.as_mut().poll(cx).is_pending() {
             return Poll::Pending;
         }
         let url = lease.member.engine.url().to_owned();

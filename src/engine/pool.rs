@@ -53,6 +53,8 @@ pub struct Options {
     pub first_token_timeout: Duration,
     /// Longest wait between two tokens.
     pub token_timeout: Duration,
+    /// Longest wait for an answer that does not come token by token.
+    pub whole_answer_timeout: Duration,
     /// Whether a decode engine computes a prompt itself that no prefill engine does.
     pub prefill_fallback: bool,
     /// Longest event, or whole answer, that an engine may send, in bytes.
@@ -77,6 +79,8 @@ impl Default for Options {
             connect_timeout: Duration::from_secs(5),
             first_token_timeout: Duration::from_secs(600),
             token_timeout: Duration::from_secs(120),
+            // What OpenAI's clients wait.
+            whole_answer_timeout: Duration::from_secs(600),
             prefill_fallback: true,
             // The logprobs of a long prompt are tens of MiB.
             max_answer_bytes: 128 << 20,
@@ -217,8 +221,7 @@ impl Pool {
         EngineError::NoneLeft { retry_after: soonest.map(|time| time.as_secs_f64().ceil() as u64) }
     }
 
-    /// Sends the request. A stream answers at once or never, a prefill leg with its first token; a whole answer comes when it
-    /// comes.
+    /// Sends the request. A stream answers at once or never, a prefill leg with its first token; a whole answer takes its time.
     async fn attempt(
         &self,
         engine: &Arc<Engine>,
@@ -226,10 +229,11 @@ impl Pool {
         leg: Role,
     ) -> Result<Attempt, EngineError> {
         let limit = self.options.max_answer_bytes;
-        if !request.streams() && leg == Role::Decode {
-            return engine.generate(request, limit).await;
-        }
-        self.in_patience(engine, "answer", engine.generate(request, limit)).await?
+        let patience = match leg {
+            Role::Decode if !request.streams() => (self.options.whole_answer_timeout, "whole_answer_timeout"),
+            _ => (self.options.first_token_timeout, "first_token_timeout"),
+        };
+        in_time(engine, "answer", patience, engine.generate(request, limit)).await?
     }
 
     /// Waits for something of an engine no longer than for the first token.
@@ -239,13 +243,7 @@ impl Pool {
         awaited: &'static str,
         something: impl Future<Output = T>,
     ) -> Result<T, EngineError> {
-        let patience = self.options.first_token_timeout;
-        tokio::time::timeout(patience, something).await.map_err(|_| EngineError::Timeout {
-            url: engine.url().to_owned(),
-            awaited,
-            seconds: patience.as_secs_f64(),
-            key: "first_token_timeout",
-        })
+        in_time(engine, awaited, (self.options.first_token_timeout, "first_token_timeout"), something).await
     }
 
     /// What a request brings in for retries.
@@ -320,6 +318,21 @@ impl Pool {
             tokio::time::sleep(interval).await;
         }
     }
+}
+
+/// Waits for something of an engine as long as a setting says.
+async fn in_time<T>(
+    engine: &Engine,
+    awaited: &'static str,
+    (patience, key): (Duration, &'static str),
+    something: impl Future<Output = T>,
+) -> Result<T, EngineError> {
+    tokio::time::timeout(patience, something).await.map_err(|_| EngineError::Timeout {
+        url: engine.url().to_owned(),
+        awaited,
+        seconds: patience.as_secs_f64(),
+        key,
+    })
 }
 
 /// What else than tokens tells the entries of an engine's prefix cache apart: the adapter and the salt.
