@@ -176,8 +176,7 @@ impl App {
         let load = move || {
             let before = running::predecessors(&running, &models);
             let load = |(model, before)| Running::load(model, &metrics, before);
-            let loaded = models.iter().cloned().zip(before).map(load).collect();
-            loaded
+            models.iter().cloned().zip(before).map(load).collect()
         };
         tokio::task::spawn_blocking(load).await.unwrap_or(Err(StartError::Panicked))
     }

@@ -8,9 +8,10 @@
 //!    [`GenerateRequest`](api::generate::GenerateRequest);
 //! 4. [`engine`] picks an engine of the model's pool, sends it to `POST /inference/v1/generate` there and yields chunks of
 //!    token ids, from another engine where that one dies;
-//! 5. [`derender`] turns token ids back into text, cuts stop strings, and hands text to [`parsers`], which split it into
+//! 5. [`grammar`] says which tokens a bound reply may have, where the engine does not take grammars;
+//! 6. [`derender`] turns token ids back into text, cuts stop strings, and hands text to [`parsers`], which split it into
 //!    reasoning, content and tool calls;
-//! 6. [`respond`] writes what came out as server-sent events or as one JSON body.
+//! 7. [`respond`] writes what came out as server-sent events or as one JSON body.
 //!
 //! Around the path: [`cli`] reads flags, [`app`] wires the parts, starts them, and follows changes of the settings. Beside
 //! it: [`api`] holds the wire types, [`model`] what is loaded once per served model, [`config`] the settings, [`metrics`]

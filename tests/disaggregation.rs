@@ -79,6 +79,19 @@ async fn without_any_the_decode_engine_does_it_all_or_the_request_fails() {
 }
 
 #[tokio::test]
+async fn a_prefill_engine_that_hangs_is_given_up() {
+    let silent = engine(Faults { stall_after_tokens: Some(0), ..Faults::default() }).await;
+    let (well, decode) = (engine(Faults::default()).await, engine(Faults::default()).await);
+    let couplet = serve(&[&silent, &well], &[&decode], &["first_token_timeout: 0.3"]);
+    for _ in 0..2 {
+        assert_complete(&stream(&couplet, json!({})).await);
+    }
+    assert_eq!(prefills(&couplet, "ok").await, 2.0);
+    assert_eq!(metric_of(&couplet, "couplet_engine_failures_total", "kind=\"timeout\"").await, 1.0);
+    silent.running_becomes(0).await;
+}
+
+#[tokio::test]
 async fn a_reply_goes_on_at_another_decode_engine_which_computes_what_is_missing() {
     let prefill = engine(Faults::default()).await;
     let dying = engine(Faults { die_after_tokens: Some(4), ..Faults::default() }).await;

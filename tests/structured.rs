@@ -178,3 +178,40 @@ async fn an_engine_with_a_tokenizer_gets_the_grammar() {
     assert_eq!(whole["choices"][0]["message"]["content"], GOOD);
     assert_eq!(metric(&couplet, "requests").await, 0.0);
 }
+
+/// Tokens are drawn freely and dropped, or drawn among the allowed: each comes as often as a mask would let it come.
+#[tokio::test]
+async fn tokens_come_as_often_as_behind_a_mask() {
+    const SAMPLES: usize = 20_000;
+    const CHOICES: usize = 100;
+    let engine = Engine::start(tiny::engine_options()).await;
+    let couplet = Couplet::start(&[&engine.url]);
+    let id = |text: &str| tiny::ids(text)[0];
+    let allowed: [(&str, u32); 3] = [("a", 50), ("b", 20), ("c", 5)];
+    let all = allowed.iter().chain(&[("x", 15), ("y", 10)]);
+    let distribution: Vec<u32> = all.flat_map(|(text, weight)| [id(text), *weight]).collect();
+    let mut counts = [0_usize; 3];
+    for request in 0..SAMPLES / CHOICES {
+        let body = json!({
+            "model": "tiny", "prompt": "x", "max_tokens": 4, "n": CHOICES, "temperature": 1.0,
+            "seed": request * 1000, "vllm_xargs": {"distribution": distribution},
+            "structured_outputs": {"choice": ["a", "b", "c"]},
+        });
+        let answer = http::post(&format!("{}/v1/completions", couplet.url), &body).await.json();
+        assert_eq!(answer["choices"].as_array().map(Vec::len), Some(CHOICES), "{answer}");
+        for choice in answer["choices"].as_array().unwrap() {
+            counts[allowed.iter().position(|(text, _)| choice["text"] == *text).unwrap()] += 1;
+        }
+    }
+    assert_eq!(counts.iter().sum::<usize>(), SAMPLES);
+    let squares = allowed.iter().zip(counts).map(|((_, weight), count)| {
+        let expected = SAMPLES as f64 * f64::from(*weight) / 75.0;
+        (count as f64 - expected).powi(2) / expected
+    });
+    // Two degrees of freedom: one in a thousand honest coins is beyond this.
+    let chi_square: f64 = squares.sum();
+    assert!(chi_square < 13.8, "{counts:?}: {chi_square}");
+    // A quarter of the first tokens, and whatever follows where only the end may.
+    let violations = metric(&couplet, "violations").await;
+    assert!((1.22..1.28).contains(&(violations / SAMPLES as f64)), "{violations} violations");
+}

@@ -47,7 +47,7 @@ pub async fn create(context: Arc<Context>, head: &Head, body: &Bytes) -> Result<
         let text = rendered.prompt_text.unwrap_or_else(|| plan.vocabulary.decode_ids(&ids));
         prompts.push(PromptText { ids, text });
         let mut request = coupled::for_engine(rendered.generate, served, from_engine);
-        let grammar = structured::take(served, &mut request, None)?;
+        let grammar = context.heavy.read(body.len(), || structured::take(served, &mut request, None))?;
         requests.push((request, grammar));
     }
     let envelope = Envelope::new(&id, "text_completion", coupled::now(), served.called(request.model.as_deref()));

@@ -72,12 +72,14 @@ pub(super) fn refused(error: GrammarError) -> ApiError {
     }
 }
 
+type Chunks = Pin<Box<dyn Stream<Item = Result<GenerateResponse, EngineError>> + Send>>;
+
 /// An answer on its way, bound or not.
 pub(super) enum Answer {
     /// As the engine gives it.
-    Free(Generation),
+    Free(Box<Generation>),
     /// Its choices, each by itself.
-    Bound(SelectAll<Pin<Box<dyn Stream<Item = Result<GenerateResponse, EngineError>> + Send>>>),
+    Bound(SelectAll<Chunks>),
 }
 
 impl Answer {
@@ -90,7 +92,8 @@ impl Answer {
         grammar: Option<Grammar>,
     ) -> Result<Self, EngineError> {
         let Some(grammar) = grammar else {
-            return Ok(Self::Free(pool.generate(request, caller, Arc::clone(ticket)).await?));
+            let generation = pool.generate(request, caller, Arc::clone(ticket)).await?;
+            return Ok(Self::Free(Box::new(generation)));
         };
         grammar.metrics.requests.inc();
         let count = request.sampling_params.get("n").and_then(Value::as_u64).unwrap_or(1).max(1);
@@ -101,7 +104,7 @@ impl Answer {
             choice.running = Some(choice.ask().await?);
             let chunks =
                 stream::unfold(choice, |mut choice| async { choice.next().await.map(|chunk| (chunk, choice)) });
-            choices.push(Box::pin(chunks) as Pin<Box<dyn Stream<Item = _> + Send>>);
+            choices.push(Box::pin(chunks) as Chunks);
         }
         Ok(Self::Bound(choices))
     }
@@ -382,7 +385,7 @@ impl Bound {
         }
         self.told.extend_from_slice(&tokens[..kept]);
         if kept < tokens.len() {
-            self.violation(kept);
+            self.violation();
             cut(choice, kept);
         } else if self.single && choice.finish_reason.get() == Some("length") && self.left() > 0 {
             // It was asked for one token; the reply goes on.
@@ -411,7 +414,7 @@ impl Bound {
     }
 
     /// The engine is stopped; what it would have said is left out.
-    fn violation(&mut self, _kept: usize) {
+    fn violation(&mut self) {
         self.metrics.violations.inc();
         self.running = None;
         self.violated = true;

@@ -158,7 +158,8 @@ impl Engine {
     }
 
     fn connect(&self, error: &reqwest::Error) -> EngineError {
-        let cause = root_cause(error);
+        let late = error.is_connect() && error.is_timeout();
+        let cause = if late { "no connection in time (connect_timeout)".to_owned() } else { root_cause(error) };
         if error.is_connect() || error.is_timeout() {
             EngineError::Connect { url: self.url.clone(), cause }
         } else {

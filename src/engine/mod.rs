@@ -9,7 +9,7 @@
 //!  or 429, 503  └───────── another engine, with the tokens so far ◀─────────┘ when it dies
 //! ```
 //!
-//! Where prefill and decode are apart, [`disaggregation`] has the prompt computed before the rest begins.
+//! Where prefill and decode are apart, `disaggregation` has the prompt computed before the rest begins.
 
 pub mod admission;
 pub mod capabilities;

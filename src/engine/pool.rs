@@ -224,7 +224,7 @@ impl Pool {
             if self.options.policy == Policy::Prefix {
                 self.metrics.routed_by_prefix(request.token_ids.len(), known);
             }
-            let error = match self.attempt(&lease.member.engine, request, &errand.caller.trace).await {
+            let error = match self.attempt(&lease.member.engine, request, &errand.caller.trace, leg).await {
                 Ok(attempt) => return Ok((lease, attempt)),
                 Err(error) => error,
             };
@@ -247,15 +247,17 @@ impl Pool {
         EngineError::NoneLeft { retry_after: soonest.map(|time| time.as_secs_f64().ceil() as u64) }
     }
 
-    /// Sends the request. A stream answers at once or never; a whole answer comes when it comes.
+    /// Sends the request. A stream answers at once or never, a prefill leg with its first token; a whole answer comes when it
+    /// comes.
     async fn attempt(
         &self,
         engine: &Arc<Engine>,
         request: &GenerateRequest,
         headers: &HeaderMap,
+        leg: Role,
     ) -> Result<Attempt, EngineError> {
         let limit = self.options.max_answer_bytes;
-        if !request.streams() {
+        if !request.streams() && leg == Role::Decode {
             return engine.generate(request, headers, limit).await;
         }
         self.in_patience(engine, "answer", engine.generate(request, headers, limit)).await?

@@ -9,15 +9,18 @@ use super::GrammarError;
 pub struct Matcher {
     inner: Inner,
     eos: Vec<u32>,
+    /// Ids from here on are no tokens.
+    tokens: u32,
     ended: bool,
 }
 
 impl Matcher {
     pub(super) fn new(parser: TokenParser, eos: Vec<u32>) -> Result<Self, GrammarError> {
+        let tokens = u32::try_from(parser.token_env.tok_trie().vocab_size()).unwrap_or(u32::MAX);
         let inner = Inner::new(Ok(parser));
         match inner.get_error() {
             Some(error) => Err(GrammarError::invalid(error)),
-            None => Ok(Self { inner, eos, ended: false }),
+            None => Ok(Self { inner, eos, tokens, ended: false }),
         }
     }
 
@@ -27,7 +30,8 @@ impl Matcher {
             self.ended = self.may_end()?;
             return Ok(self.ended);
         }
-        if self.must_end() {
+        // A model may have more outputs than its tokenizer has tokens.
+        if self.must_end() || token >= self.tokens {
             return Ok(false);
         }
         self.inner.try_consume_tokens(&[token]).map(|taken| taken == 1).map_err(lost)

@@ -41,6 +41,8 @@ pub(super) struct Job {
     pub(super) scripts: Option<Scripts>,
     pub(super) script_eos: Option<u32>,
     pub(super) script_from: Option<usize>,
+    /// Ids and their weights, from which every token is drawn (`distribution`: `[id, weight, id, weight, …]`).
+    pub(super) distribution: Vec<(u32, u64)>,
     pub(super) faults: Faults,
     /// What it wants of the KV connector.
     pub(super) transfer: Option<Transfer>,
@@ -174,6 +176,7 @@ pub(super) fn read(body: &[u8], header_id: Option<&str>, options: &Options) -> R
         scripts: extra.scripts(sampling.seed, small(sampling.n).unwrap_or(1)).ok().flatten(),
         script_eos: extra.number("script_eos").and_then(|eos| u32::try_from(eos).ok()),
         script_from: extra.number("script_from").and_then(|from| usize::try_from(from).ok()),
+        distribution: extra.distribution(),
         faults: extra.faults.or(&options.faults),
         transfer,
         admission,
@@ -247,6 +250,11 @@ impl Extra {
 
     fn number(&self, key: &str) -> Option<i64> {
         serde_json::from_str(self.fields.get(key)?.get()).ok()
+    }
+
+    fn distribution(&self) -> Vec<(u32, u64)> {
+        let list = self.fields.get("distribution").and_then(|raw| serde_json::from_str::<Vec<u32>>(raw.get()).ok());
+        list.unwrap_or_default().as_chunks().0.iter().map(|[id, weight]| (*id, u64::from(*weight))).collect()
     }
 
     /// The script of every choice: choice i has the seed `seed + i`, and says `script_j` with j its distance from

@@ -23,8 +23,13 @@ pub(super) struct Voice {
 
 #[derive(Debug)]
 enum Says {
-    Script { ids: Arc<[u32]>, eos: u32 },
+    Script {
+        ids: Arc<[u32]>,
+        eos: u32,
+    },
     Random,
+    /// Each id as often as its weight says, among those that are allowed.
+    Drawn(Vec<(u32, u64)>),
 }
 
 /// `allowed_token_ids`, for looking up and for choosing one.
@@ -52,6 +57,7 @@ impl Voice {
                 let scripted = job.scripts.as_ref().map(|scripts| scripts.of(choice));
                 let muted = if scripted.is_some() { Vec::new() } else { options.eos_token_id.clone() };
                 let says = match scripted {
+                    _ if !job.distribution.is_empty() => Says::Drawn(drawn_from(job, allowed.as_deref())),
                     Some(ids) => Says::Script { ids, eos },
                     None if echo.is_empty() => Says::Random,
                     None => Says::Script { ids: echo.clone(), eos },
@@ -75,6 +81,7 @@ impl Voice {
         let id = match &self.says {
             Says::Script { ids, eos } => ids.get(place as usize).copied().unwrap_or(*eos),
             Says::Random => self.random(place),
+            Says::Drawn(weights) => draw(weights, mix(self.seed, place)),
         };
         let id = if position < self.min_tokens && self.muted.contains(&id) { self.random(place) } else { id };
         match &self.allowed {
@@ -89,6 +96,24 @@ impl Voice {
     fn random(&self, place: u64) -> u32 {
         (mix(self.seed, place) % u64::from(self.ordinary)) as u32
     }
+}
+
+fn drawn_from(job: &Job, allowed: Option<&Allowed>) -> Vec<(u32, u64)> {
+    let is_allowed = |id: u32| allowed.is_none_or(|allowed| allowed.set.contains(&id));
+    job.distribution.iter().copied().filter(|(id, _)| is_allowed(*id)).collect()
+}
+
+/// The id at a place among all weights; `random` chooses the place.
+fn draw(weights: &[(u32, u64)], random: u64) -> u32 {
+    let all: u64 = weights.iter().map(|(_, weight)| weight).sum();
+    let mut at = random.checked_rem(all).unwrap_or(0);
+    for (id, weight) in weights {
+        if at < *weight {
+            return *id;
+        }
+        at -= weight;
+    }
+    weights.first().map_or(0, |(id, _)| *id)
 }
 
 /// The guess that [`Reply::Echo`] describes.

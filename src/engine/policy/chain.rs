@@ -1,7 +1,7 @@
 //! The beginnings of a prompt, as hashes.
 //!
 //! A hash stands for all tokens before its end, so that two prompts share a beginning where they share a hash. Beginnings
-//! lie a block apart, as engines cache whole blocks; from [`FINE`] tokens on twice as far with every doubling: a prompt of
+//! lie a block apart, as engines cache whole blocks; from 1024 tokens on twice as far with every doubling: a prompt of
 //! 32k tokens has 224 of them, none further from the next than a thirty-second of what stands before it.
 
 use super::rendezvous::fold;
