@@ -84,7 +84,7 @@ pub async fn create(context: Arc<Context>, head: &Head, body: &Bytes) -> Result<
         return reply.await?.whole().await.map(response::json);
     }
     let opening = async move { Ok(Streamed::new(reply.await?).bytes()) };
-    coupled::stream(opening, interval).await
+    coupled::stream(opening, interval, Arc::clone(&head.record)).await
 }
 
 /// `assistant`, or the role of the message that is being continued.

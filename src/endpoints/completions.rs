@@ -73,7 +73,7 @@ pub async fn create(context: Arc<Context>, head: &Head, body: &Bytes) -> Result<
         return reply.await?.whole().await.map(response::json);
     }
     let opening = async move { Ok(Streamed::new(reply.await?).bytes()) };
-    coupled::stream(opening, interval).await
+    coupled::stream(opening, interval, Arc::clone(&head.record)).await
 }
 
 struct PromptText {

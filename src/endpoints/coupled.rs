@@ -17,7 +17,7 @@ use crate::api::error::ApiError;
 use crate::api::generate::{GenerateRequest, GenerateResponse};
 use crate::api::sampling::StreamOptions;
 use crate::engine::{Caller, Pool};
-use crate::metrics::{Cause, Meter, ParserMetrics, Stage, Stages};
+use crate::metrics::{Cause, Meter, ParserMetrics, Record, Stage, Stages};
 use crate::model::template::LocalTime;
 use crate::parsers::Fallbacks;
 use crate::render::{self, Rendered};
@@ -25,6 +25,9 @@ use crate::respond::body::ByteStream;
 use crate::respond::http::{self as response, Response};
 use crate::respond::json::JsonBuffer;
 use crate::respond::sse::{self, KeptAlive};
+
+/// The status of what takes too long.
+const TOO_LATE: u16 = 504;
 
 /// The id of an answer, which its record is told.
 pub(super) fn answer_id(kind: &str, head: &Head, field: Option<&str>) -> String {
@@ -84,14 +87,18 @@ pub(super) async fn generate(
 pub(super) async fn stream(
     opening: impl Future<Output = Result<ByteStream, ApiError>> + Send + 'static,
     interval: Duration,
+    record: Arc<Record>,
 ) -> Result<Response, ApiError> {
     let mut opening = Box::pin(opening);
     let kept_alive = |stream| response::events(Box::pin(KeptAlive::new(stream, interval)));
     match tokio::time::timeout(interval, &mut opening).await {
         Ok(opened) => opened.map(kept_alive),
         Err(_) => {
-            let late = stream::once(opening).flat_map(|opened| {
-                opened.unwrap_or_else(|error| Box::pin(stream::once(future::ready(sse::broken_off(&error)))))
+            let late = stream::once(opening).flat_map(move |opened| {
+                opened.unwrap_or_else(|error| {
+                    record.aborted(if error.status == TOO_LATE { Cause::Timeout } else { Cause::Refused });
+                    Box::pin(stream::once(future::ready(sse::broken_off(&error))))
+                })
             });
             let first = stream::once(future::ready(sse::keep_alive()));
             Ok(kept_alive(Box::pin(first.chain(late))))
@@ -160,13 +167,9 @@ pub(super) fn measure(context: &Context, head: &Head, served: &Served) -> impl F
     move |prompt, choices| metrics.meter(&record, &model, prompt, choices)
 }
 
-/// A stream that has begun ends with this error.
+/// A reply that has begun ends with this error, of which the engine is the cause unless time is.
 pub(super) fn note_abort(meter: &Meter, error: &ApiError) {
-    meter.record().aborted(match error.status {
-        502 | 503 => Cause::Engine,
-        504 => Cause::Timeout,
-        _ => Cause::Couplet,
-    });
+    meter.record().aborted(if error.status == TOO_LATE { Cause::Timeout } else { Cause::Engine });
 }
 
 /// The engine gave up on a request: vLLM's text and type.

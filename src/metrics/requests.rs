@@ -42,7 +42,7 @@ impl RequestFamilies {
             requests: counter("couplet_requests_total", "Requests by route and status.", &["route", "code"])?,
             aborts: counter(
                 "couplet_aborts_total",
-                "Answers that ended before their end: by the client, the engine, a timeout, couplet itself, its shutdown.",
+                "Answers that ended before their end: by client, engine, timeout, shutdown, or refused after a wait.",
                 &["route", "cause"],
             )?,
             duration,
@@ -75,8 +75,8 @@ pub enum Cause {
     Engine,
     /// It took longer than it may.
     Timeout,
-    /// Something failed here.
-    Couplet,
+    /// It waited for so long that its answer had begun, and was not let in, or no engine was left.
+    Refused,
     /// couplet stopped.
     Shutdown,
 }
@@ -87,7 +87,7 @@ impl Cause {
             Self::Client => "client",
             Self::Engine => "engine",
             Self::Timeout => "timeout",
-            Self::Couplet => "couplet",
+            Self::Refused => "refused",
             Self::Shutdown => "shutdown",
         }
     }
