@@ -65,6 +65,9 @@ async fn what_goes_wrong_before_the_first_comment_has_a_status_and_later_is_an_e
             assert!(error.contains("GatewayTimeoutError") && error.contains("first_token_timeout"), "{error}");
             assert_eq!(done, "[DONE]");
         }
+        // Only an answer that has begun can end too early.
+        let aborted = if begun { 2.0 } else { 0.0 };
+        metric_becomes(&couplet, "couplet_aborts_total", "cause=\"timeout\"", aborted).await;
     }
 }
 

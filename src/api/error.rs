@@ -18,6 +18,8 @@ pub struct ApiError {
     pub body: ErrorBody,
     /// Seconds for `Retry-After`, where a later try may succeed.
     pub retry_after: Option<u64>,
+    /// The chat template refused the request, which may be the template's fault.
+    pub by_template: bool,
 }
 
 /// The shapes of an error body.
@@ -75,12 +77,17 @@ impl ApiError {
             param: param.map(str::to_owned),
             code: status,
         };
-        Self { status, body, retry_after: None }
+        Self { status, body, retry_after: None, by_template: false }
     }
 
     /// 400 of one of vLLM's own checks (`type: "BadRequestError"`), without a parameter.
     pub fn bad_request(message: impl Into<String>) -> Self {
         Self::openai(400, "BadRequestError", message, None)
+    }
+
+    /// 400 that a chat template gave.
+    pub fn by_template(message: impl Into<String>) -> Self {
+        Self { by_template: true, ..Self::bad_request(message) }
     }
 
     /// 400 of one of vLLM's own checks, about one parameter; vLLM appends ` (parameter=…, value=…)` to the text.
@@ -105,7 +112,7 @@ impl ApiError {
 
     /// A status and body as the engine gave them.
     pub fn verbatim(status: u16, body: Value) -> Self {
-        Self { status, body: ErrorBody::Verbatim(body), retry_after: None }
+        Self { status, body: ErrorBody::Verbatim(body), retry_after: None, by_template: false }
     }
 
     /// 413: the body is longer than the limit.
@@ -141,6 +148,6 @@ impl ApiError {
 
     /// `{"detail": …}` with any status: routes, methods, undecodable bytes.
     pub fn detail(status: u16, detail: impl Into<String>) -> Self {
-        Self { status, body: ErrorBody::Detail(detail.into()), retry_after: None }
+        Self { status, body: ErrorBody::Detail(detail.into()), retry_after: None, by_template: false }
     }
 }

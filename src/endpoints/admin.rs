@@ -5,7 +5,7 @@ use std::time::Instant;
 use serde_json::{Value, json};
 
 use super::route::Route;
-use super::{Context, Served, coupled};
+use super::{Context, Served, coupled, debug};
 use crate::engine::capabilities::Kind;
 use crate::respond::http::{self as response, Response};
 
@@ -48,12 +48,22 @@ pub fn answer(context: &Context, route: Route) -> Response {
         Route::Version => response::json(json!({"version": env!("CARGO_PKG_VERSION")}).to_string()),
         Route::Load => {
             // The request that asks is not load.
-            response::json(json!({"server_load": (context.metrics.in_flight.get() - 1).max(0)}).to_string())
+            response::json(json!({"server_load": (context.metrics.in_flight() - 1).max(0)}).to_string())
         }
         Route::Ready => ready(context, false),
-        Route::Metrics => response::text("text/plain; version=0.0.4; charset=utf-8", context.metrics.text()),
+        Route::Metrics => metrics(context),
+        Route::Engines => debug::engines(context),
         _ => response::empty(),
     }
+}
+
+/// `GET /metrics`: which engines are available is told as it is now.
+fn metrics(context: &Context) -> Response {
+    let now = Instant::now();
+    for pool in context.models.iter().filter_map(|served| served.pool.as_ref()) {
+        pool.members().iter().for_each(|member| member.tell_availability(now));
+    }
+    response::text("text/plain; version=0.0.4; charset=utf-8", context.metrics.text())
 }
 
 /// `GET /v1/models`: an entry per served name, as vLLM writes them.

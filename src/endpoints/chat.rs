@@ -4,11 +4,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
-use http::HeaderMap;
 
 use super::plan::{self, Reader, TextFields};
 use super::structured::{self, Answer};
-use super::{Context, coupled};
+use super::{Context, Head, coupled};
 use crate::api::chat::ChatRequest;
 use crate::api::error::ApiError;
 use crate::api::generate::{GenerateChoice, GenerateResponse};
@@ -18,7 +17,7 @@ use crate::derender::pieces::Pieces;
 use crate::derender::prompt_logprobs::PromptLogprobs;
 use crate::derender::text::Finish;
 use crate::engine::EngineError;
-use crate::metrics::ParserMetrics;
+use crate::metrics::{Meter, ParserMetrics, Stage};
 use crate::parsers::{Events, Message};
 use crate::render;
 use crate::respond::body::ByteStream;
@@ -30,10 +29,11 @@ use crate::respond::sse;
 use crate::respond::usage::Usage;
 
 /// Answers a chat request.
-pub async fn create(context: Arc<Context>, headers: &HeaderMap, body: &Bytes) -> Result<Response, ApiError> {
-    let request = ChatRequest::parse(body)?;
+pub async fn create(context: Arc<Context>, head: &Head, body: &Bytes) -> Result<Response, ApiError> {
+    let request = context.metrics.stages.time(Stage::Parse, || ChatRequest::parse(body))?;
     let served = context.served(request.model.as_deref())?;
-    let id = coupled::request_id("chatcmpl", headers, request.request_id.0.as_deref());
+    head.record.model(served.name());
+    let id = coupled::answer_id("chatcmpl", head, request.request_id.0.as_deref());
     let rendered = coupled::render_chat(&context, served, &request, body, &id)?;
     let pool = served.pool()?;
     let prompt = rendered.generate.token_ids.clone();
@@ -50,10 +50,13 @@ pub async fn create(context: Arc<Context>, headers: &HeaderMap, body: &Bytes) ->
     let envelope = Envelope::new(&id, object, coupled::now(), served.called(request.model.as_deref()));
     let counts_reasoning = served.has_reasoning_parser();
     let metrics = context.metrics.parser(served.parser_name());
-    let caller = coupled::caller(headers, pool, request.user.as_deref());
+    let choices = request.n.unwrap_or(1).max(1);
+    let measure = coupled::measure(&context, head, served);
+    let caller = coupled::caller(head, pool, request.user.as_deref());
     let interval = pool.options().keep_alive_interval;
     let grammar = context.heavy.render(body, || structured::take(served, &mut generate, Some(&plan)))?;
-    let generations = coupled::generate(Arc::clone(pool), caller, vec![(generate, grammar)]);
+    let generations =
+        coupled::generate(Arc::clone(pool), caller, vec![(generate, grammar)], Arc::clone(&context.metrics.stages));
     let reply = async move {
         let generation = generations.await?.pop().ok_or_else(|| ApiError::internal("no engine was asked"))?;
         let style = Style::chat(
@@ -64,7 +67,8 @@ pub async fn create(context: Arc<Context>, headers: &HeaderMap, body: &Bytes) ->
         Ok::<_, ApiError>(Reply {
             envelope,
             style,
-            choices: (0..request.n.unwrap_or(1).max(1)).map(|_| Choice::new(&plan, &prompt)).collect(),
+            meter: measure(prompt.len(), choices as usize),
+            choices: (0..choices).map(|_| Choice::new(&plan, &prompt)).collect(),
             role: role(&request).to_owned(),
             echo: echo(&request),
             prompt_text: (request.return_prompt_text == Some(true)).then_some(rendered.prompt_text).flatten(),
@@ -80,7 +84,7 @@ pub async fn create(context: Arc<Context>, headers: &HeaderMap, body: &Bytes) ->
         return reply.await?.whole().await.map(response::json);
     }
     let opening = async move { Ok(Streamed::new(reply.await?).bytes()) };
-    coupled::stream(opening, interval).await
+    coupled::stream(opening, interval, Arc::clone(&head.record)).await
 }
 
 /// `assistant`, or the role of the message that is being continued.
@@ -108,6 +112,7 @@ struct Reply {
     style: Style,
     counts_reasoning: bool,
     metrics: ParserMetrics,
+    meter: Meter,
     envelope: Envelope,
     generation: Answer,
     choices: Vec<Choice>,
@@ -197,10 +202,12 @@ impl Reply {
         let mut passed_on = coupled::PassedOn::default();
         while let Some(chunk) = self.generation.next().await {
             let mut chunk = chunk?;
+            self.meter.arrived();
             passed_on.take(&mut chunk);
             for choice in &chunk.choices {
                 self.collect(choice)?;
             }
+            self.meter.read();
         }
         self.choices.iter().try_for_each(|choice| match &choice.finish {
             Some(finish) if finish.reason == "error" => Err(coupled::generation_error()),
@@ -215,7 +222,9 @@ impl Reply {
         let Some(index) = self.open_choice(arrived.index)? else { return Ok(()) };
         let choice = &mut self.choices[index];
         let mut context = choice.context(arrived);
+        let before = choice.state.text.counts.tokens;
         let step = self.plan.text.step(&mut choice.state.text, arrived, &mut choice.pieces);
+        self.meter.generated(choice.state.text.counts.tokens.saturating_sub(before));
         choice.token_ids.extend_from_slice(&arrived.token_ids.as_deref().unwrap_or_default()[..step.kept]);
         choice.finish = step.finish;
         let stopped_here = choice.finish.as_ref().is_some_and(|finish| finish.stopped_here);
@@ -258,12 +267,14 @@ impl Reply {
     fn write_choice(&self, index: usize, choice: &Choice, message: &Message, json: &mut JsonBuffer) {
         let Some(finish) = &choice.finish else { return };
         let stop_reason = self.plan.text.stop_tokens.reported(finish.stop_reason.clone());
+        let finish_reason = self.plan.whole_finish_reason(finish, &message.tool_calls);
+        self.meter.record().finished(&finish_reason);
         let whole = WholeChoice {
             index: index as u32,
             role: &self.role,
             message,
             logprobs: self.wants_logprobs().then_some(&choice.logprobs),
-            finish_reason: &self.plan.whole_finish_reason(finish, &message.tool_calls),
+            finish_reason: &finish_reason,
             stop_reason: stop_reason.as_ref(),
             token_ids: self.wants_token_ids().then_some(choice.token_ids.as_slice()),
         };
@@ -306,7 +317,11 @@ impl Streamed {
     async fn next(&mut self) -> Option<Bytes> {
         while !self.ended {
             match self.reply.generation.next().await {
-                Some(chunk) => self.read(chunk),
+                Some(chunk) => {
+                    self.reply.meter.arrived();
+                    self.read(chunk);
+                    self.reply.meter.read();
+                }
                 None => self.end(),
             }
             let bytes = self.json.take();
@@ -337,8 +352,13 @@ impl Streamed {
         let Some(index) = reply.open_choice(arrived.index)? else { return Ok(()) };
         let choice = &mut reply.choices[index];
         let mut context = choice.context(arrived);
+        let before = choice.state.text.counts.tokens;
         let step = reply.plan.step(&mut choice.state, arrived, pieces, events);
+        reply.meter.generated(choice.state.text.counts.tokens.saturating_sub(before));
         choice.finish.clone_from(&step.finish);
+        if let Some(finish) = &step.finish {
+            reply.meter.record().finished(&finish.reason);
+        }
         coupled::count_fallbacks(&reply.metrics, events.fallbacks());
         let logprobs = reply.logprobs(arrived, &mut context, step.kept);
         if !events.is_empty() || step.finish.is_some() || logprobs.is_some() || reply.wants_token_ids() {
@@ -358,6 +378,7 @@ impl Streamed {
         logprobs: Option<&ChatLogprobs>,
     ) {
         let Self { reply, events, json, .. } = self;
+        reply.meter.told(arrived.index as usize);
         let stop_reason = finish.and_then(|finish| reply.plan.text.stop_tokens.reported(finish.stop_reason.clone()));
         let ids = &arrived.token_ids.as_deref().unwrap_or_default()[..kept];
         let choice = ChunkChoice {
@@ -409,6 +430,7 @@ impl Streamed {
 
     fn fail(&mut self, error: &ApiError) {
         self.reply.generation.stop();
+        coupled::note_abort(&self.reply.meter, error);
         sse::error(&mut self.json, error);
         sse::done(&mut self.json);
         self.ended = true;

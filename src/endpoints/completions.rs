@@ -6,12 +6,11 @@ use std::task::{Context as TaskContext, Poll};
 
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt, stream};
-use http::HeaderMap;
 
-use super::Context;
 use super::coupled::{self, PassedOn};
 use super::plan::{self, Reader, TextFields};
 use super::structured::{self, Answer};
+use super::{Context, Head};
 use crate::api::completions::CompletionRequest;
 use crate::api::error::ApiError;
 use crate::api::generate::{GenerateChoice, GenerateResponse};
@@ -20,6 +19,7 @@ use crate::derender::pieces::Pieces;
 use crate::derender::prompt_logprobs::PromptLogprobs;
 use crate::derender::text::{Finish, Plan, State};
 use crate::engine::EngineError;
+use crate::metrics::{Meter, Stage};
 use crate::respond::body::ByteStream;
 use crate::respond::completion::{self, write_chunk, write_whole_choice};
 use crate::respond::envelope::Envelope;
@@ -29,10 +29,11 @@ use crate::respond::sse;
 use crate::respond::usage::Usage;
 
 /// Answers a completion request.
-pub async fn create(context: Arc<Context>, headers: &HeaderMap, body: &Bytes) -> Result<Response, ApiError> {
-    let request = CompletionRequest::parse(body)?;
+pub async fn create(context: Arc<Context>, head: &Head, body: &Bytes) -> Result<Response, ApiError> {
+    let request = context.metrics.stages.time(Stage::Parse, || CompletionRequest::parse(body))?;
     let served = context.served(request.model.as_deref())?;
-    let id = coupled::request_id("cmpl", headers, request.request_id.0.as_deref());
+    head.record.model(served.name());
+    let id = coupled::answer_id("cmpl", head, request.request_id.0.as_deref());
     let rendered = coupled::render_completions(&context, served, &request, body, &id)?;
     let pool = served.pool()?;
     let plan = plan::text(served, &TextFields::completion(&request, Reader::Engine));
@@ -50,26 +51,29 @@ pub async fn create(context: Arc<Context>, headers: &HeaderMap, body: &Bytes) ->
         requests.push((request, grammar));
     }
     let envelope = Envelope::new(&id, "text_completion", coupled::now(), served.called(request.model.as_deref()));
-    let caller = coupled::caller(headers, pool, request.user.as_deref());
+    let n = usize::try_from(request.n).unwrap_or(1).max(1);
+    let measure = coupled::measure(&context, head, served);
+    let caller = coupled::caller(head, pool, request.user.as_deref());
     let interval = pool.options().keep_alive_interval;
-    let generations = coupled::generate(Arc::clone(pool), caller, requests);
+    let generations = coupled::generate(Arc::clone(pool), caller, requests, Arc::clone(&context.metrics.stages));
     let reply = async move {
         let generations = Generations { list: generations.await?, turn: 0 };
-        let n = usize::try_from(request.n).unwrap_or(1).max(1);
         let style = Style::completion(
             request.logprobs,
             request.logprob_token_ids.as_ref().is_some_and(|ids| !ids.is_empty()),
             request.return_tokens_as_token_ids == Some(true),
         )
         .within_rank();
-        let choices = prompts.iter().flat_map(|prompt| (0..n).map(|_| Choice::new(&plan, &prompt.ids))).collect();
-        Ok::<_, ApiError>(Reply { envelope, style, generations, request, plan, prompts, n, choices })
+        let choices: Vec<_> =
+            prompts.iter().flat_map(|prompt| (0..n).map(|_| Choice::new(&plan, &prompt.ids))).collect();
+        let meter = measure(prompts.iter().map(|prompt| prompt.ids.len()).sum(), choices.len());
+        Ok::<_, ApiError>(Reply { envelope, style, meter, generations, request, plan, prompts, n, choices })
     };
     if !streams {
         return reply.await?.whole().await.map(response::json);
     }
     let opening = async move { Ok(Streamed::new(reply.await?).bytes()) };
-    coupled::stream(opening, interval).await
+    coupled::stream(opening, interval, Arc::clone(&head.record)).await
 }
 
 struct PromptText {
@@ -112,6 +116,7 @@ struct Reply {
     n: usize,
     style: Style,
     envelope: Envelope,
+    meter: Meter,
     generations: Generations,
     choices: Vec<Choice>,
 }
@@ -190,8 +195,13 @@ impl Reply {
         let choice = &mut self.choices[slot];
         let mut context = if arrived.logprobs.is_some() { choice.state.counts.context.clone() } else { Vec::new() };
         let mut unseen = Pieces::default();
+        let before = choice.state.counts.tokens;
         let step = plan.step(&mut choice.state, arrived, if prompt_only { &mut unseen } else { pieces });
+        self.meter.generated(choice.state.counts.tokens.saturating_sub(before));
         choice.finish = step.finish;
+        if let Some(finish) = &choice.finish {
+            self.meter.record().finished(&finish.reason);
+        }
         if self.request.logprobs.is_none() {
             return (step.kept, None);
         }
@@ -224,6 +234,7 @@ impl Reply {
         let mut prompt_logprobs: Vec<Option<PromptLogprobs>> = self.prompts.iter().map(|_| None).collect();
         while let Some((prompt, chunk)) = self.generations.next().await {
             let mut chunk = chunk?;
+            self.meter.arrived();
             passed_on[prompt].take(&mut chunk);
             if let Some(raw) = passed_on[prompt].prompt_logprobs.take() {
                 prompt_logprobs[prompt] = Some(PromptLogprobs::parse(&raw).map_err(ApiError::bad_gateway)?);
@@ -231,6 +242,7 @@ impl Reply {
             for choice in &chunk.choices {
                 self.collect(prompt, choice, prompt_logprobs[prompt].as_ref())?;
             }
+            self.meter.read();
         }
         for choice in &self.choices {
             match &choice.finish {
@@ -330,9 +342,11 @@ impl Streamed {
         while !self.ended {
             match self.reply.generations.next().await {
                 Some((prompt, chunk)) => {
+                    self.reply.meter.arrived();
                     if let Err(error) = chunk.map_err(ApiError::from).and_then(|chunk| self.read(prompt, &chunk)) {
                         self.fail(&error);
                     }
+                    self.reply.meter.read();
                 }
                 None => self.end(),
             }
@@ -368,6 +382,7 @@ impl Streamed {
         }
         let (kept, logprobs) = self.reply.read(slot, arrived, given, &mut self.pieces);
         let Self { reply, pieces, json, .. } = self;
+        reply.meter.told(slot);
         reply.choices[slot].told_prompt |= reply.echoes() || reply.returns_ids();
         let choice = &reply.choices[slot];
         let finish = choice.finish.as_ref();
@@ -411,6 +426,7 @@ impl Streamed {
 
     fn fail(&mut self, error: &ApiError) {
         self.reply.generations.list.iter_mut().for_each(Answer::stop);
+        coupled::note_abort(&self.reply.meter, error);
         sse::error(&mut self.json, error);
         sse::done(&mut self.json);
         self.ended = true;

@@ -5,19 +5,19 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use futures_util::{StreamExt, future, stream};
-use http::HeaderMap;
+use http::{HeaderMap, HeaderName};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 use super::structured::{Answer, Grammar};
-use super::{Context, Served};
+use super::{Context, Head, Served};
 use crate::api::chat::ChatRequest;
 use crate::api::completions::CompletionRequest;
 use crate::api::error::ApiError;
 use crate::api::generate::{GenerateRequest, GenerateResponse};
 use crate::api::sampling::StreamOptions;
 use crate::engine::{Caller, Pool};
-use crate::metrics::ParserMetrics;
+use crate::metrics::{Cause, Meter, ParserMetrics, Record, Stage, Stages};
 use crate::model::template::LocalTime;
 use crate::parsers::Fallbacks;
 use crate::render::{self, Rendered};
@@ -26,35 +26,60 @@ use crate::respond::http::{self as response, Response};
 use crate::respond::json::JsonBuffer;
 use crate::respond::sse::{self, KeptAlive};
 
-/// The id of an answer: the kind (`chatcmpl`, `cmpl`) and the header `X-Request-Id`, else the field `request_id`, else
+/// The status of what takes too long.
+const TOO_LATE: u16 = 504;
+
+/// The id of an answer, which its record is told.
+pub(super) fn answer_id(kind: &str, head: &Head, field: Option<&str>) -> String {
+    let has_header = head.headers.get("x-request-id").is_some_and(|id| !id.is_empty());
+    if let Some(field) = field.filter(|field| !field.is_empty() && !has_header) {
+        head.record.named(field);
+    }
+    format!("{kind}-{}", head.record.id())
+}
+
+/// The id of a rendering: the kind (`chatcmpl`, `cmpl`) and the header `X-Request-Id`, else the field `request_id`, else
 /// random digits.
 pub(super) fn request_id(kind: &str, headers: &HeaderMap, field: Option<&str>) -> String {
     let header = headers.get("x-request-id").and_then(|value| value.to_str().ok());
     match header.or(field).filter(|id| !id.is_empty()) {
         Some(id) => format!("{kind}-{id}"),
-        None => format!("{kind}-{:016x}", random()),
+        None => format!("{kind}-{}", super::random_id()),
     }
 }
 
 /// Who sends a request: its session is named by the header that the pool looks at, else by the field `user`.
-pub(super) fn caller(headers: &HeaderMap, pool: &Pool, user: Option<&str>) -> Caller {
-    let header = |name| headers.get(name).and_then(|value| value.to_str().ok());
+pub(super) fn caller(head: &Head, pool: &Pool, user: Option<&str>) -> Caller {
+    let header = |name| head.headers.get(name).and_then(|value| value.to_str().ok());
     let session = header(&pool.options().session_header).or(user).filter(|session| !session.is_empty());
     Caller {
         session: session.map(str::to_owned),
         key: header(&http::header::AUTHORIZATION).unwrap_or_default().to_owned(),
+        trace: trace(&head.headers),
+        record: Arc::clone(&head.record),
     }
+}
+
+/// The headers by which W3C's trace context tells where a request stands in a trace.
+fn trace(headers: &HeaderMap) -> HeaderMap {
+    let names = ["traceparent", "tracestate"].map(HeaderName::from_static);
+    names.into_iter().filter_map(|name| headers.get(&name).cloned().map(|value| (name, value))).collect()
 }
 
 /// A request for an engine, and the grammar that couplet keeps its reply to.
 pub(super) type Order = (GenerateRequest, Option<Grammar>);
 
 /// Sends requests to the engines of a pool, all of them together when there is a place for one.
-pub(super) async fn generate(pool: Arc<Pool>, caller: Caller, orders: Vec<Order>) -> Result<Vec<Answer>, ApiError> {
+pub(super) async fn generate(
+    pool: Arc<Pool>,
+    caller: Caller,
+    orders: Vec<Order>,
+    stages: Arc<Stages>,
+) -> Result<Vec<Answer>, ApiError> {
     let tokens = orders.iter().map(|(request, _)| request.token_ids.len()).sum();
-    let ticket = Arc::new(pool.admit(&caller, tokens).await?);
+    let ticket = Arc::new(stages.wait(Stage::Queue, pool.admit(&caller, tokens)).await?);
     let answers = orders.into_iter().map(|(request, grammar)| Answer::open(&pool, &caller, &ticket, request, grammar));
-    Ok(future::try_join_all(answers).await?)
+    Ok(stages.wait(Stage::Engine, future::try_join_all(answers)).await?)
 }
 
 /// Answers with a stream that is still being opened. What goes wrong before the first interval is an answer with an error's
@@ -62,14 +87,18 @@ pub(super) async fn generate(pool: Arc<Pool>, caller: Caller, orders: Vec<Order>
 pub(super) async fn stream(
     opening: impl Future<Output = Result<ByteStream, ApiError>> + Send + 'static,
     interval: Duration,
+    record: Arc<Record>,
 ) -> Result<Response, ApiError> {
     let mut opening = Box::pin(opening);
     let kept_alive = |stream| response::events(Box::pin(KeptAlive::new(stream, interval)));
     match tokio::time::timeout(interval, &mut opening).await {
         Ok(opened) => opened.map(kept_alive),
         Err(_) => {
-            let late = stream::once(opening).flat_map(|opened| {
-                opened.unwrap_or_else(|error| Box::pin(stream::once(future::ready(sse::broken_off(&error)))))
+            let late = stream::once(opening).flat_map(move |opened| {
+                opened.unwrap_or_else(|error| {
+                    record.aborted(if error.status == TOO_LATE { Cause::Timeout } else { Cause::Refused });
+                    Box::pin(stream::once(future::ready(sse::broken_off(&error))))
+                })
             });
             let first = stream::once(future::ready(sse::keep_alive()));
             Ok(kept_alive(Box::pin(first.chain(late))))
@@ -131,6 +160,18 @@ pub(super) fn count_fallbacks(metrics: &ParserMetrics, fallbacks: Fallbacks) {
     }
 }
 
+/// Measures the reply to a prompt of so many tokens, of so many choices, once an engine answers.
+pub(super) fn measure(context: &Context, head: &Head, served: &Served) -> impl FnOnce(usize, usize) -> Meter + use<> {
+    let (metrics, record) = (Arc::clone(&context.metrics), Arc::clone(&head.record));
+    let model = served.name().to_owned();
+    move |prompt, choices| metrics.meter(&record, &model, prompt, choices)
+}
+
+/// A reply that has begun ends with this error, of which the engine is the cause unless time is.
+pub(super) fn note_abort(meter: &Meter, error: &ApiError) {
+    meter.record().aborted(if error.status == TOO_LATE { Cause::Timeout } else { Cause::Engine });
+}
+
 /// The engine gave up on a request: vLLM's text and type.
 pub(super) fn generation_error() -> ApiError {
     ApiError::internal("Internal server error")
@@ -177,9 +218,9 @@ pub(super) fn render_chat(
     body: &[u8],
     id: &str,
 ) -> Result<Rendered, ApiError> {
-    context
-        .heavy
-        .render(body, || render::chat(&served.model, served.dialect.as_ref(), request, &for_engine_settings(id)))
+    let render = || render::chat(&served.model, served.dialect.as_ref(), request, &for_engine_settings(id));
+    let rendered = context.heavy.render(body, || context.metrics.stages.time(Stage::Render, render));
+    note_template(context, served, rendered)
 }
 
 /// Renders a completion for engines: a request per prompt.
@@ -190,7 +231,21 @@ pub(super) fn render_completions(
     body: &[u8],
     id: &str,
 ) -> Result<Vec<Rendered>, ApiError> {
-    context.heavy.render(body, || render::completions(&served.model, request, &for_engine_settings(id)))
+    let render = || render::completions(&served.model, request, &for_engine_settings(id));
+    context.heavy.render(body, || context.metrics.stages.time(Stage::Render, render))
+}
+
+/// Counts what a chat template refused.
+pub(super) fn note_template<T>(
+    context: &Context,
+    served: &Served,
+    rendered: Result<T, ApiError>,
+) -> Result<T, ApiError> {
+    rendered.inspect_err(|error| {
+        if error.by_template {
+            context.metrics.template_refused(served.name());
+        }
+    })
 }
 
 fn for_engine_settings(id: &str) -> render::Settings {

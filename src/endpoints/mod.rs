@@ -4,6 +4,7 @@ pub mod admin;
 pub mod chat;
 pub mod completions;
 mod coupled;
+mod debug;
 pub mod derender;
 mod heavy;
 pub mod live;
@@ -24,7 +25,7 @@ use crate::api::error::ApiError;
 use crate::api::validate;
 use crate::engine::Pool;
 use crate::grammar::{GrammarError, Grammars};
-use crate::metrics::{GrammarMetrics, Metrics};
+use crate::metrics::{GrammarMetrics, Metrics, Record};
 use crate::model::Model;
 use crate::parsers::Dialect;
 use crate::respond::http::{self as response, Response};
@@ -44,6 +45,20 @@ pub struct Context {
     pub heavy: Arc<Heavy>,
     /// What came with the derender routes' streams before.
     pub known: Arc<derender::Known>,
+}
+
+/// What comes with a request's body.
+#[derive(Debug, Clone)]
+pub struct Head {
+    /// Its headers.
+    pub headers: HeaderMap,
+    /// What is known of it, for its line in the log.
+    pub record: Arc<Record>,
+}
+
+/// An id for a request that has none.
+pub fn random_id() -> String {
+    format!("{:016x}", coupled::random())
 }
 
 /// A model with the engines that run it.
@@ -159,22 +174,17 @@ impl Context {
 }
 
 /// Answers a request with a body.
-pub async fn answer(
-    context: Arc<Context>,
-    route: Route,
-    headers: &HeaderMap,
-    body: Bytes,
-) -> Result<Response, ApiError> {
-    let kind = headers.get(http::header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+pub async fn answer(context: Arc<Context>, route: Route, head: &Head, body: Bytes) -> Result<Response, ApiError> {
+    let kind = head.headers.get(http::header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     if !validate::is_json_type(kind) {
         return Err(validate::unsupported_media_type());
     }
     let render = |work: fn(&Context, &HeaderMap, &Bytes) -> Result<Bytes, ApiError>| {
-        context.heavy.render(&body, || work(&context, headers, &body)).map(response::json)
+        context.heavy.render(&body, || work(&context, &head.headers, &body)).map(response::json)
     };
     match route {
-        Route::Chat => chat::create(Arc::clone(&context), headers, &body).await,
-        Route::Completions => completions::create(Arc::clone(&context), headers, &body).await,
+        Route::Chat => chat::create(Arc::clone(&context), head, &body).await,
+        Route::Completions => completions::create(Arc::clone(&context), head, &body).await,
         Route::ChatRender => render(render::chat),
         Route::CompletionsRender => render(render::completions),
         Route::ChatDerender => derender::chat(&context, &body).map(response::json),
@@ -183,8 +193,13 @@ pub async fn answer(
         Route::Detokenize => {
             context.heavy.read(body.len(), || tokenize::detokenize(&context, &body)).map(response::json)
         }
-        Route::Models | Route::Health | Route::Ready | Route::Ping | Route::Version | Route::Load | Route::Metrics => {
-            Ok(admin::answer(&context, route))
-        }
+        Route::Models
+        | Route::Health
+        | Route::Ready
+        | Route::Ping
+        | Route::Version
+        | Route::Load
+        | Route::Metrics
+        | Route::Engines => Ok(admin::answer(&context, route)),
     }
 }

@@ -35,7 +35,8 @@ pub fn chat(context: &Context, headers: &HeaderMap, body: &Bytes) -> Result<Byte
     let request = ChatRequest::parse(body)?;
     let served = context.served(request.model.as_deref())?;
     let settings = settings(coupled::request_id("chatcmpl", headers, request.request_id.0.as_deref()));
-    let rendered = render::chat(&served.model, served.dialect.as_ref(), &request, &settings)?;
+    let rendered = render::chat(&served.model, served.dialect.as_ref(), &request, &settings);
+    let rendered = coupled::note_template(context, served, rendered)?;
     let mut json = JsonBuffer::default();
     write(&rendered.generate, &mut json);
     Ok(json.into_bytes())

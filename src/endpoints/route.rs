@@ -33,10 +33,12 @@ pub enum Route {
     Load,
     /// `/metrics`
     Metrics,
+    /// `/debug/engines`
+    Engines,
 }
 
 impl Route {
-    const ALL: [Self; 15] = [
+    const ALL: [Self; 16] = [
         Self::Chat,
         Self::Completions,
         Self::ChatRender,
@@ -52,6 +54,7 @@ impl Route {
         Self::Version,
         Self::Load,
         Self::Metrics,
+        Self::Engines,
     ];
 
     /// The route of a path.
@@ -62,7 +65,9 @@ impl Route {
     /// The methods it has, as `Allow` lists them.
     pub fn allowed(self) -> &'static str {
         match self {
-            Self::Models | Self::Health | Self::Ready | Self::Version | Self::Load | Self::Metrics => "GET",
+            Self::Models | Self::Health | Self::Ready | Self::Version | Self::Load | Self::Metrics | Self::Engines => {
+                "GET"
+            }
             Self::Ping => "GET, POST",
             _ => "POST",
         }
@@ -91,6 +96,7 @@ impl Route {
             Self::Version => "/version",
             Self::Load => "/load",
             Self::Metrics => "/metrics",
+            Self::Engines => "/debug/engines",
         }
     }
 }

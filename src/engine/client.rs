@@ -92,15 +92,21 @@ impl Engine {
     }
 
     /// Sends a request, without what this kind of engine refuses. `stream` in it decides whether chunks come as they are
-    /// generated, or one with everything; none may be of more than `limit` bytes. The engine stops generating when the
-    /// [`Attempt`] is dropped.
-    pub async fn generate(self: &Arc<Self>, request: &GenerateRequest, limit: usize) -> Result<Attempt, EngineError> {
+    /// generated, or one with everything; none may be of more than `limit` bytes. `headers` go with it. The engine stops
+    /// generating when the [`Attempt`] is dropped.
+    pub async fn generate(
+        self: &Arc<Self>,
+        request: &GenerateRequest,
+        headers: &HeaderMap,
+        limit: usize,
+    ) -> Result<Attempt, EngineError> {
         let body = self.body(request)?;
         let mut abort = AbortOnDrop { engine: Arc::clone(self), request_id: Some(request.request_id.clone()) };
         let response = self
             .request(Method::POST, "/inference/v1/generate")
             .header("content-type", "application/json")
             .header("x-request-id", &request.request_id)
+            .headers(headers.clone())
             .body(body)
             .send()
             .await

@@ -15,8 +15,7 @@ use serde_json::{Value, json};
 
 use super::EngineError;
 use super::member::Role;
-use super::policy::Asked;
-use super::pool::Pool;
+use super::pool::{Errand, Pool};
 use crate::api::generate::GenerateRequest;
 
 /// Parameters of the reply that only cost something where nobody reads it; `prompt_logprobs` are asked of one engine that
@@ -32,12 +31,12 @@ impl Pool {
     pub(super) async fn prefill(
         self: &Arc<Self>,
         request: &mut GenerateRequest,
-        asked: &Asked,
+        errand: &Errand,
     ) -> Result<(), EngineError> {
         if !self.has_role(Role::Prefill) || !is_worth_it(request) {
             return Ok(());
         }
-        match self.prefill_leg(&leg(request), asked).await {
+        match self.prefill_leg(&leg(request), errand).await {
             Ok(params) => {
                 self.metrics().prefilled("ok");
                 request.rest.insert(PARAMS.to_owned(), params);
@@ -56,10 +55,10 @@ impl Pool {
     }
 
     /// What the prefill engine says of where the prompt is; another one is asked where one fails.
-    async fn prefill_leg(self: &Arc<Self>, leg: &GenerateRequest, asked: &Asked) -> Result<Value, EngineError> {
+    async fn prefill_leg(self: &Arc<Self>, leg: &GenerateRequest, errand: &Errand) -> Result<Value, EngineError> {
         let (mut tried, mut retries) = (Vec::new(), self.options().max_retries);
         loop {
-            let (mut lease, mut attempt) = self.open(leg, asked, Role::Prefill, tried.clone(), retries).await?;
+            let (mut lease, mut attempt) = self.open(leg, errand, Role::Prefill, tried.clone(), retries).await?;
             let answer = self.in_patience(&lease.member.engine, "prefill", attempt.next()).await;
             let error = match answer.and_then(|answer| answer.transpose()) {
                 Ok(answer) => match answer.and_then(|answer| params(answer.kv_transfer_params.as_deref()?)) {
@@ -79,6 +78,7 @@ impl Pool {
             if !error.is_engines_fault() || retries == 0 || !self.pays_for_retry() {
                 return Err(error);
             }
+            self.metrics().retries.inc();
             retries -= 1;
         }
     }

@@ -13,8 +13,7 @@ use super::EngineError;
 use super::admission::Ticket;
 use super::client::Attempt;
 use super::member::{Lease, Role};
-use super::policy::Asked;
-use super::pool::Pool;
+use super::pool::{Errand, Pool};
 use crate::api::generate::{FinishReason, GenerateChoice, GenerateRequest, GenerateResponse};
 
 /// An answer on its way: a stream of chunks that ends after an error. Dropping it before its end stops the engine.
@@ -26,7 +25,7 @@ use crate::api::generate::{FinishReason, GenerateChoice, GenerateRequest, Genera
 pub struct Generation {
     pool: Arc<Pool>,
     request: GenerateRequest,
-    asked: Arc<Asked>,
+    errand: Arc<Errand>,
     /// Its place in the pool.
     ticket: Arc<Ticket>,
     state: State,
@@ -55,7 +54,7 @@ impl Generation {
     pub(super) fn new(
         pool: Arc<Pool>,
         request: GenerateRequest,
-        asked: Asked,
+        errand: Errand,
         ticket: Arc<Ticket>,
         (lease, attempt): (Lease, Attempt),
     ) -> Self {
@@ -64,7 +63,7 @@ impl Generation {
             streams: request.streams(),
             pool,
             request,
-            asked: Arc::new(asked),
+            errand: Arc::new(errand),
             deadline: ticket.deadline().map(|deadline| deadline.comes()),
             ticket,
             state: State::Reading(lease, attempt),
@@ -139,6 +138,9 @@ impl Generation {
             self.finished |= choice.finish_reason.get().is_some();
         }
         if count > 0 {
+            if self.streams {
+                lease.spoke();
+            }
             lease.add(count);
             self.ticket.charge(count);
             self.begun = true;
@@ -167,11 +169,11 @@ impl Generation {
             tokens = self.told.len(),
             "the reply goes on at another engine"
         );
-        let (pool, asked) = (Arc::clone(&self.pool), Arc::clone(&self.asked));
+        let (pool, errand) = (Arc::clone(&self.pool), Arc::clone(&self.errand));
         let retries = pool.options().max_retries;
         self.state = State::Switching(Box::pin(async move {
             // Where no other engine is left, what the first one said is the answer.
-            let opened = pool.open(&request, &asked, Role::Decode, vec![tried], retries).await;
+            let opened = pool.open(&request, &errand, Role::Decode, vec![tried], retries).await;
             opened.map_err(|other| if matches!(other, EngineError::NoneLeft { .. }) { error } else { other })
         }));
         None
@@ -263,6 +265,7 @@ impl Stream for Generation {
                 State::Switching(switch) => match ready!(switch.as_mut().poll(cx)) {
                     Ok((lease, attempt)) => {
                         lease.member.count_resume();
+                        this.errand.record().resumed(lease.id());
                         this.state = State::Reading(lease, attempt);
                         this.wait();
                         continue;

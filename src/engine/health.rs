@@ -90,6 +90,19 @@ struct Record {
     refused: Option<String>,
 }
 
+/// How an engine's breaker stands.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Breaker {
+    /// Failures in a row.
+    pub failures: u32,
+    /// Pauses without a success between them.
+    pub pauses: u32,
+    /// How long it is still left alone.
+    pub left_alone_for: Option<Duration>,
+    /// Whether the request that tries it again is on its way.
+    pub on_trial: bool,
+}
+
 impl Default for Health {
     fn default() -> Self {
         Self::new(Options::default())
@@ -143,6 +156,17 @@ impl Health {
             None if record.busy_until.is_some_and(|until| until > now) => "asked to be left alone".to_owned(),
             None => "left alone after failures".to_owned(),
         })
+    }
+
+    /// How its breaker stands.
+    pub fn breaker(&self, now: Instant) -> Breaker {
+        let record = self.record();
+        Breaker {
+            failures: record.failures,
+            pauses: record.pauses,
+            left_alone_for: record.paused_until.and_then(|until| until.checked_duration_since(now)),
+            on_trial: record.on_trial,
+        }
     }
 
     /// What part of its share it gets: after a return little first, as its caches are cold and many wait.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::EngineError;
 use super::client::Engine;
@@ -15,7 +15,7 @@ use crate::metrics::EngineMetrics;
 const LONGEST_BUSY: Duration = Duration::from_secs(60);
 
 /// Which part of the work an engine does, where prefill and decode are apart.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
     /// It computes prompts for the decode engines.
@@ -75,6 +75,16 @@ impl Member {
         &self.health
     }
 
+    /// What is counted of it.
+    pub fn metrics(&self) -> &EngineMetrics {
+        &self.metrics
+    }
+
+    /// Whether it may be sent a request now, for whoever reads the metrics.
+    pub fn tell_availability(&self, now: Instant) {
+        self.metrics.available.set(i64::from(self.health.is_well(now)));
+    }
+
     /// As a policy sees it from `zone`.
     pub(super) fn candidate(&self, zone: Option<&str>, now: Instant) -> Candidate<'_> {
         let load = self.metrics.outstanding_tokens.get().try_into().unwrap_or(0);
@@ -110,13 +120,15 @@ pub(super) struct Lease {
     pub(super) member: Arc<Member>,
     tokens: i64,
     settled: bool,
+    /// When the engine was asked; `None` once it has said something.
+    asked: Option<Instant>,
 }
 
 impl Lease {
     /// For a request with a prompt of `tokens`.
     pub(super) fn new(member: Arc<Member>, tokens: usize) -> Self {
         member.health.begin();
-        let mut lease = Self { member, tokens: 0, settled: false };
+        let mut lease = Self { member, tokens: 0, settled: false, asked: Some(Instant::now()) };
         lease.add(tokens);
         lease
     }
@@ -124,6 +136,13 @@ impl Lease {
     /// The engine's id.
     pub(super) fn id(&self) -> &str {
         self.member.id()
+    }
+
+    /// A token has come: the first one tells how long it took.
+    pub(super) fn spoke(&mut self) {
+        if let Some(asked) = self.asked.take() {
+            self.member.metrics.first_token.observe(asked.elapsed().as_secs_f64());
+        }
     }
 
     /// More tokens are worked on.

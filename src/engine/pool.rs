@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
-use http::HeaderName;
+use http::{HeaderMap, HeaderName};
 use serde_json::Value;
 use tokio::sync::Notify;
 
@@ -19,7 +19,7 @@ use super::health::{self, Check};
 use super::member::{Lease, Member, Role};
 use super::policy::{Asked, Candidate, Chooser, Policy, prefix, rendezvous};
 use crate::api::generate::GenerateRequest;
-use crate::metrics::PoolMetrics;
+use crate::metrics::{PoolMetrics, Record};
 
 /// A retry costs as much as this many requests bring in: at most one request in ten is a retry, when all go wrong.
 const RETRY_COST: i64 = 10;
@@ -90,12 +90,30 @@ impl Default for Options {
 }
 
 /// Who sends a request.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Caller {
     /// What a conversation is told by.
     pub session: Option<String>,
     /// What rates are limited by: the API key.
     pub key: String,
+    /// Headers that go on to the engine: where the request stands in a trace.
+    pub trace: HeaderMap,
+    /// What is known of the request, for whoever asks later.
+    pub record: Arc<Record>,
+}
+
+/// What is to be done for a caller, whichever engine is tried.
+#[derive(Debug)]
+pub(super) struct Errand {
+    asked: Asked,
+    caller: Caller,
+}
+
+impl Errand {
+    /// What is known of the request.
+    pub(super) fn record(&self) -> &Record {
+        &self.caller.record
+    }
 }
 
 /// The engines of a model. They may be replaced while requests run: those that left finish what they began.
@@ -127,8 +145,14 @@ impl Pool {
     }
 
     /// What is counted of it.
-    pub(super) fn metrics(&self) -> &PoolMetrics {
+    pub fn metrics(&self) -> &PoolMetrics {
         &self.metrics
+    }
+
+    /// Where prompts are routed by their beginning: how many beginnings an engine served lately, and how many tokens of
+    /// prompts it got.
+    pub fn remembered(&self, id: &str) -> Option<(usize, f64)> {
+        self.chooser.remembered(id)
     }
 
     /// Whether any engine has this role.
@@ -175,19 +199,21 @@ impl Pool {
     ) -> Result<Generation, EngineError> {
         self.save_for_retries();
         let asked = self.chooser.ask(cache_salt(&request), &request.token_ids, caller.session.as_deref());
+        let errand = Errand { asked, caller: caller.clone() };
         let opening = async {
-            self.prefill(&mut request, &asked).await?;
-            self.open(&request, &asked, Role::Decode, Vec::new(), self.options.max_retries).await
+            self.prefill(&mut request, &errand).await?;
+            self.open(&request, &errand, Role::Decode, Vec::new(), self.options.max_retries).await
         };
         let (lease, attempt) = ticket.in_time(opening).await??;
-        Ok(Generation::new(Arc::clone(self), request, asked, ticket, (lease, attempt)))
+        errand.record().engine(lease.id());
+        Ok(Generation::new(Arc::clone(self), request, errand, ticket, (lease, attempt)))
     }
 
     /// Tries one engine after the other, at most `retries` more than one, none of those in `tried`.
     pub(super) async fn open(
         self: &Arc<Self>,
         request: &GenerateRequest,
-        asked: &Asked,
+        errand: &Errand,
         leg: Role,
         mut tried: Vec<String>,
         mut retries: usize,
@@ -195,11 +221,14 @@ impl Pool {
         let mut last = None;
         loop {
             let adapter = request.model.as_deref();
-            let Some(member) = self.choose(asked, (leg, adapter), &tried) else {
+            let Some((member, known)) = self.choose(&errand.asked, (leg, adapter), &tried) else {
                 return Err(last.unwrap_or_else(|| self.none_left()));
             };
             let lease = Lease::new(member, request.token_ids.len());
-            let error = match self.attempt(&lease.member.engine, request, leg).await {
+            if self.options.policy == Policy::Prefix {
+                self.metrics.routed_by_prefix(request.token_ids.len(), known);
+            }
+            let error = match self.attempt(&lease.member.engine, request, &errand.caller.trace, leg).await {
                 Ok(attempt) => return Ok((lease, attempt)),
                 Err(error) => error,
             };
@@ -209,6 +238,7 @@ impl Pool {
                 return Err(error);
             }
             tracing::warn!(%error, "another engine is asked");
+            self.metrics.retries.inc();
             retries -= 1;
             last = Some(error);
         }
@@ -226,6 +256,7 @@ impl Pool {
         &self,
         engine: &Arc<Engine>,
         request: &GenerateRequest,
+        headers: &HeaderMap,
         leg: Role,
     ) -> Result<Attempt, EngineError> {
         let limit = self.options.max_answer_bytes;
@@ -233,7 +264,7 @@ impl Pool {
             Role::Decode if !request.streams() => (self.options.whole_answer_timeout, "whole_answer_timeout"),
             _ => (self.options.first_token_timeout, "first_token_timeout"),
         };
-        in_time(engine, "answer", patience, engine.generate(request, limit)).await?
+        in_time(engine, "answer", patience, engine.generate(request, headers, limit)).await?
     }
 
     /// Waits for something of an engine no longer than for the first token.
@@ -259,9 +290,14 @@ impl Pool {
         self.budget.fetch_update(Ordering::Relaxed, Ordering::Relaxed, pay).is_ok()
     }
 
-    /// An engine that is well and was not tried. Where none is well, any that did not ask to be left alone: it may have
+    /// An engine that is well and was not tried, and how many of the prompt's tokens it is known to have. Where none is well, any that did not ask to be left alone: it may have
     /// recovered, and there is nothing to lose.
-    fn choose(&self, asked: &Asked, (leg, adapter): (Role, Option<&str>), tried: &[String]) -> Option<Arc<Member>> {
+    fn choose(
+        &self,
+        asked: &Asked,
+        (leg, adapter): (Role, Option<&str>),
+        tried: &[String],
+    ) -> Option<(Arc<Member>, usize)> {
         let (now, members) = (Instant::now(), self.members.load());
         let pick = |well: bool| {
             let untried = members.iter().filter(|member| !tried.iter().any(|id| id == member.id()));
@@ -272,7 +308,8 @@ impl Pool {
             self.chooser.choose(asked, &candidates)
         };
         let chosen = pick(true).or_else(|| pick(false))?;
-        members.iter().find(|member| member.id() == chosen.id).cloned()
+        let member = members.iter().find(|member| member.id() == chosen.id)?;
+        Some((Arc::clone(member), chosen.known))
     }
 
     /// Watches over the engines for as long as it is polled.

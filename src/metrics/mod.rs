@@ -1,16 +1,19 @@
-//! What couplet counts, as Prometheus text.
+//! What couplet counts, as Prometheus text, and the line that is logged of every request.
 //!
-//! Labels are bounded: routes, status codes, models and engines of the settings, never what a user wrote. Deliberately absent: logs.
+//! Labels are bounded: routes, status codes, models and engines of the settings, never what a user wrote. Where vLLM's front
+//! end has a metric of the same meaning, the buckets are the same: queries carry over with another name.
 
 mod grammar;
 pub mod lifecycle;
 mod parsers;
 mod pool;
+mod replies;
+mod requests;
+mod stages;
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use prometheus::{HistogramOpts, HistogramVec, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry, TextEncoder};
+use prometheus::{IntCounterVec, IntGaugeVec, Opts, Registry, TextEncoder};
 
 use grammar::GrammarFamilies;
 pub use grammar::GrammarMetrics;
@@ -18,18 +21,20 @@ use lifecycle::LifecycleMetrics;
 pub use parsers::ParserMetrics;
 use pool::{EngineFamilies, PoolFamilies};
 pub use pool::{EngineMetrics, PoolMetrics};
-
-/// Seconds: from a health check to the longest stream.
-const DURATION_BUCKETS: [f64; 14] =
-    [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0, 600.0];
+pub use replies::Meter;
+use replies::ReplyFamilies;
+use requests::RequestFamilies;
+pub use requests::{Cause, Record};
+pub use stages::{Stage, Stages};
 
 /// The metrics of one process.
 pub struct Metrics {
     registry: Registry,
-    requests: IntCounterVec,
-    duration: HistogramVec,
-    /// Requests whose answer has not been sent in full.
-    pub in_flight: IntGauge,
+    requests: Arc<RequestFamilies>,
+    replies: ReplyFamilies,
+    /// How long the stages of a request take.
+    pub stages: Arc<Stages>,
+    template_errors: IntCounterVec,
     fast_tokenizer: IntGaugeVec,
     engines: Arc<EngineFamilies>,
     pools: PoolFamilies,
@@ -43,26 +48,23 @@ impl Metrics {
     /// Registers everything.
     pub fn new() -> Result<Self, prometheus::Error> {
         let registry = Registry::new();
-        let requests = IntCounterVec::new(
-            Opts::new("couplet_requests_total", "Requests by route and status."),
-            &["route", "code"],
-        )?;
-        let duration = HistogramVec::new(
-            HistogramOpts::new(
-                "couplet_request_duration_seconds",
-                "From the request's headers to the end of its answer.",
-            )
-            .buckets(DURATION_BUCKETS.to_vec()),
-            &["route"],
-        )?;
-        let in_flight = IntGauge::new("couplet_requests_in_flight", "Requests not answered in full.")?;
+        let requests = RequestFamilies::register(&registry)?;
+        let replies = ReplyFamilies::register(&registry)?;
+        let stages = Arc::new(Stages::register(&registry)?);
+        let template_errors = Opts::new(
+            "couplet_template_errors_total",
+            "Requests that the model's chat template, or their own, refused.",
+        );
+        let template_errors = IntCounterVec::new(template_errors, &["model"])?;
+        registry.register(Box::new(template_errors.clone()))?;
+        let build = Opts::new("couplet_build_info", "1, with the version that runs.");
+        let build = IntGaugeVec::new(build, &["version"])?;
+        build.with_label_values(&[env!("CARGO_PKG_VERSION")]).set(1);
+        registry.register(Box::new(build))?;
         let fast_tokenizer = IntGaugeVec::new(
             Opts::new("couplet_fast_tokenizer", "1 where the fast tokenizer proved equal to the exact one, else 0."),
             &["model"],
         )?;
-        registry.register(Box::new(requests.clone()))?;
-        registry.register(Box::new(duration.clone()))?;
-        registry.register(Box::new(in_flight.clone()))?;
         registry.register(Box::new(fast_tokenizer.clone()))?;
         let engines = EngineFamilies::register(&registry)?;
         let pools = PoolFamilies::register(&registry)?;
@@ -74,8 +76,9 @@ impl Metrics {
         Ok(Self {
             registry,
             requests,
-            duration,
-            in_flight,
+            replies,
+            stages,
+            template_errors,
             fast_tokenizer,
             engines,
             pools,
@@ -85,11 +88,24 @@ impl Metrics {
         })
     }
 
-    /// Counts a request whose answer has ended.
-    pub fn request_ended(&self, route: &str, status: u16, took: Duration) {
-        self.requests.with_label_values(&[route, itoa::Buffer::new().format(status)]).inc();
-        self.duration.with_label_values(&[route]).observe(took.as_secs_f64());
-        self.in_flight.dec();
+    /// A request begins on a route; its client, or couplet, calls it `id`.
+    pub fn begin(&self, route: &'static str, id: String) -> Arc<Record> {
+        self.requests.begin(route, id)
+    }
+
+    /// Requests whose answer has not been sent in full.
+    pub fn in_flight(&self) -> i64 {
+        self.requests.in_flight()
+    }
+
+    /// Measures a reply of `choices` to a prompt of so many tokens.
+    pub fn meter(&self, record: &Arc<Record>, model: &str, prompt: usize, choices: usize) -> Meter {
+        self.replies.meter(Arc::clone(record), Arc::clone(&self.stages), model, prompt, choices)
+    }
+
+    /// A model's chat template, or the request's own, refused a request.
+    pub fn template_refused(&self, model: &str) {
+        self.template_errors.with_label_values(&[model]).inc();
     }
 
     /// Tells which tokenizer encodes a model's texts.

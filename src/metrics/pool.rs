@@ -7,6 +7,8 @@ use prometheus::{
     Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry,
 };
 
+use super::replies::FIRST_TOKEN_BUCKETS;
+
 /// The metrics of all engines. An engine that left the pools leaves no series behind: where pools follow DNS, addresses
 /// come and go without end.
 #[derive(Debug)]
@@ -16,6 +18,8 @@ pub(super) struct EngineFamilies {
     failures: IntCounterVec,
     ejections: IntCounterVec,
     resumes: IntCounterVec,
+    available: IntGaugeVec,
+    first_token: HistogramVec,
     known: Mutex<HashMap<String, Weak<EngineMetrics>>>,
 }
 
@@ -24,6 +28,10 @@ pub(super) struct EngineFamilies {
 pub struct EngineMetrics {
     /// 1 where it answers health checks.
     pub up: IntGauge,
+    /// 1 where it may be sent requests: it is up, fits its pool, and is not left alone. Set when somebody asks.
+    pub available: IntGauge,
+    /// From a request to the first token of a streamed reply.
+    pub first_token: Histogram,
     /// Tokens of prompts and replies that it works on.
     pub outstanding_tokens: IntGauge,
     /// How many times it was left alone after failures.
@@ -47,7 +55,18 @@ impl EngineFamilies {
             let metric = IntCounterVec::new(Opts::new(name, help), labels)?;
             registry.register(Box::new(metric.clone())).map(|()| metric)
         };
+        let first_token = HistogramOpts::new(
+            "couplet_engine_first_token_seconds",
+            "From the request to the engine to the first token of a streamed reply.",
+        );
+        let first_token = HistogramVec::new(first_token.buckets(FIRST_TOKEN_BUCKETS.to_vec()), &["engine"])?;
+        registry.register(Box::new(first_token.clone()))?;
         Ok(Arc::new(Self {
+            available: gauge(
+                "couplet_engine_available",
+                "1 where the engine may be sent requests: up, of the right model, and not left alone after failures.",
+            )?,
+            first_token,
             up: gauge("couplet_engine_up", "1 where the engine answers health checks.")?,
             outstanding_tokens: gauge(
                 "couplet_engine_outstanding_tokens",
@@ -80,6 +99,8 @@ impl EngineFamilies {
         }
         let metrics = Arc::new(EngineMetrics {
             up: self.up.with_label_values(&[url]),
+            available: self.available.with_label_values(&[url]),
+            first_token: self.first_token.with_label_values(&[url]),
             outstanding_tokens: self.outstanding_tokens.with_label_values(&[url]),
             ejections: self.ejections.with_label_values(&[url]),
             resumes: self.resumes.with_label_values(&[url]),
@@ -104,9 +125,10 @@ impl Drop for EngineMetrics {
             return; // the engine is back, and goes on counting
         }
         known.remove(&self.url);
-        for gauge in [&self.families.up, &self.families.outstanding_tokens] {
+        for gauge in [&self.families.up, &self.families.available, &self.families.outstanding_tokens] {
             let _ = gauge.remove_label_values(&labels); // fails where it is gone, which is as good
         }
+        let _ = self.families.first_token.remove_label_values(&labels);
         for counter in [&self.families.ejections, &self.families.resumes] {
             let _ = counter.remove_label_values(&labels);
         }
@@ -135,6 +157,9 @@ pub(super) struct PoolFamilies {
     queue_seconds: HistogramVec,
     refused: IntCounterVec,
     prefills: IntCounterVec,
+    retries: IntCounterVec,
+    prefix_queries: IntCounterVec,
+    prefix_hits: IntCounterVec,
 }
 
 /// The metrics of one pool, resolved once.
@@ -146,6 +171,10 @@ pub struct PoolMetrics {
     pub queued: IntGauge,
     /// How long they waited, however that ended.
     pub queue_seconds: Histogram,
+    /// Times that another engine was asked for a request that none had begun to answer.
+    pub retries: IntCounter,
+    prefix_queries: IntCounter,
+    prefix_hits: IntCounter,
     refused: IntCounterVec,
     prefills: IntCounterVec,
     model: String,
@@ -175,7 +204,20 @@ impl PoolFamilies {
             &["model", "outcome"],
         )?;
         registry.register(Box::new(prefills.clone()))?;
+        let counter = |name, help| {
+            let metric = IntCounterVec::new(Opts::new(name, help), &["model"])?;
+            registry.register(Box::new(metric.clone())).map(|()| metric)
+        };
         Ok(Self {
+            retries: counter("couplet_pool_retries_total", "Times that another engine was asked after one failed.")?,
+            prefix_queries: counter(
+                "couplet_pool_prefix_query_tokens_total",
+                "Tokens of prompts that were routed by their beginning.",
+            )?,
+            prefix_hits: counter(
+                "couplet_pool_prefix_hit_tokens_total",
+                "Tokens of those that the chosen engine had served lately.",
+            )?,
             running: gauge("couplet_pool_running_requests", "Requests that were let in and not answered in full.")?,
             queued: gauge("couplet_pool_queued_requests", "Requests that wait for a place.")?,
             queue_seconds,
@@ -190,6 +232,9 @@ impl PoolFamilies {
             running: self.running.with_label_values(&[model]),
             queued: self.queued.with_label_values(&[model]),
             queue_seconds: self.queue_seconds.with_label_values(&[model]),
+            retries: self.retries.with_label_values(&[model]),
+            prefix_queries: self.prefix_queries.with_label_values(&[model]),
+            prefix_hits: self.prefix_hits.with_label_values(&[model]),
             refused: self.refused.clone(),
             prefills: self.prefills.clone(),
             model: model.to_owned(),
@@ -201,6 +246,12 @@ impl PoolMetrics {
     /// A prompt was given to a prefill engine, and this became of it.
     pub fn prefilled(&self, outcome: &'static str) {
         self.prefills.with_label_values(&[self.model.as_str(), outcome]).inc();
+    }
+
+    /// A prompt of `tokens` went where `known` of them had been served lately.
+    pub fn routed_by_prefix(&self, tokens: usize, known: usize) {
+        self.prefix_queries.inc_by(tokens as u64);
+        self.prefix_hits.inc_by(known as u64);
     }
 
     /// A request was not let in.
@@ -220,10 +271,10 @@ mod tests {
         let series = || registry.gather().iter().map(|family| family.get_metric().len()).sum::<usize>();
         let (first, second) = (families.engine("http://a"), families.engine("http://a"));
         first.resumes.inc();
-        assert_eq!((second.resumes.get(), series()), (1, 4));
+        assert_eq!((second.resumes.get(), series()), (1, 6));
         first.failed("connect");
         drop(first);
-        assert_eq!(series(), 5);
+        assert_eq!(series(), 7);
         drop(second);
         assert_eq!(series(), 0);
         assert_eq!(families.engine("http://a").resumes.get(), 0);

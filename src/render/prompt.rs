@@ -132,7 +132,7 @@ pub(super) fn text_of_chat(
     kwargs: &Map<String, Value>,
     now: LocalTime,
 ) -> Result<String, ApiError> {
-    let refuse = |error: TemplateError| ApiError::bad_request(error.to_string());
+    let refuse = |error: TemplateError| ApiError::by_template(error.to_string());
     if kwargs.contains_key("tokenize") {
         return Err(ApiError::bad_request("Found unexpected chat template kwargs from request: {'tokenize'}"));
     }

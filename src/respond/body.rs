@@ -16,8 +16,20 @@ pub struct Body {
     content: Content,
     /// Done when the body has to end; a stream ends with what this gives then.
     cut: Option<(Cut, fn() -> Bytes)>,
+    ending: Ending,
     /// Runs when the body has been sent, or is given up.
-    on_end: Option<Box<dyn FnOnce() + Send>>,
+    on_end: Option<Box<dyn FnOnce(Ending) + Send>>,
+}
+
+/// How a body ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    /// All of it was given out.
+    Complete,
+    /// It was ended before its end.
+    Cut,
+    /// Nobody read it to its end.
+    Unread,
 }
 
 /// Done when a body has to end.
@@ -38,7 +50,7 @@ impl Body {
 
     /// A body that comes piece by piece.
     pub fn stream(stream: ByteStream) -> Self {
-        Self { content: Content::Stream(stream), cut: None, on_end: None }
+        Self { content: Content::Stream(stream), cut: None, ending: Ending::Unread, on_end: None }
     }
 
     /// Ends a stream with what `last` gives when `cut` is done. What is whole already is sent.
@@ -50,7 +62,7 @@ impl Body {
     }
 
     /// Runs `hook` when the body ends, however it ends: gauges and timers follow the body, not the handler.
-    pub fn on_end(mut self, hook: impl FnOnce() + Send + 'static) -> Self {
+    pub fn on_end(mut self, hook: impl FnOnce(Ending) + Send + 'static) -> Self {
         self.on_end = Some(Box::new(hook));
         self
     }
@@ -58,15 +70,18 @@ impl Body {
 
 impl Drop for Body {
     fn drop(&mut self) {
+        // First goes what produces it, which may have a last word.
+        self.content = Content::Whole(None);
         if let Some(hook) = self.on_end.take() {
-            hook();
+            hook(self.ending);
         }
     }
 }
 
 impl From<Bytes> for Body {
     fn from(bytes: Bytes) -> Self {
-        Self { content: Content::Whole((!bytes.is_empty()).then_some(bytes)), cut: None, on_end: None }
+        let ending = if bytes.is_empty() { Ending::Complete } else { Ending::Unread };
+        Self { content: Content::Whole((!bytes.is_empty()).then_some(bytes)), cut: None, ending, on_end: None }
     }
 }
 
@@ -81,13 +96,17 @@ impl HttpBody for Body {
         {
             this.content = Content::Whole(Some(last()));
             this.cut = None;
+            this.ending = Ending::Cut;
         }
-        match &mut this.content {
-            Content::Whole(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
-            Content::Stream(stream) => {
-                stream.as_mut().poll_next(cx).map(|piece| piece.map(|piece| Ok(Frame::data(piece))))
-            }
+        let piece = match &mut this.content {
+            Content::Whole(bytes) => Poll::Ready(bytes.take()),
+            Content::Stream(stream) => stream.as_mut().poll_next(cx),
+        };
+        let is_last = matches!(piece, Poll::Ready(None)) || this.is_end_stream();
+        if is_last && this.ending == Ending::Unread {
+            this.ending = Ending::Complete;
         }
+        piece.map(|piece| piece.map(|piece| Ok(Frame::data(piece))))
     }
 
     fn is_end_stream(&self) -> bool {

@@ -5,8 +5,8 @@ use http::header::AUTHORIZATION;
 
 use super::router::Request;
 
-/// Routes that need a key; health, metrics and the like do not.
-const GUARDED: [&str; 3] = ["/v1", "/v2", "/inference"];
+/// Routes that need a key; health, metrics and the like do not. vLLM has no `/debug`.
+const GUARDED: [&str; 4] = ["/v1", "/v2", "/inference", "/debug"];
 
 /// True where no key is configured, the route needs none, or the request carries one of `keys` as its bearer token.
 pub(super) fn allows(keys: &[String], request: &Request) -> bool {

@@ -14,11 +14,11 @@ mod self_wake;
 use std::convert::Infallible;
 use std::future::Future;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::CONNECTION;
-use http::{HeaderValue, Version};
+use http::{HeaderMap, HeaderName, HeaderValue, Version};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
@@ -29,9 +29,11 @@ use tower::{Service, ServiceBuilder, service_fn};
 use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::api::error::ApiError;
-use crate::endpoints::Context;
 use crate::endpoints::live::{Live, Phase};
 use crate::endpoints::route::Route;
+use crate::endpoints::{self, Context};
+use crate::metrics::{Cause, Record};
+use crate::respond::body::Ending;
 use crate::respond::http::{self as response, Response};
 use crate::respond::sse;
 use router::Request;
@@ -43,6 +45,10 @@ const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 /// hyper grows its read buffers to what it needs; a body is read in pieces anyway.
 const MAX_READ_BUFFER: usize = 64 * 1024;
+/// Longer ids are not sent back: a body may give one of any length.
+const LONGEST_ID: usize = 1024;
+/// What a request is called by, in and out.
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// After a failed accept (out of file descriptors) trying at once would only spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
@@ -125,29 +131,49 @@ fn stack(
 }
 
 async fn handle(live: Arc<Live>, request: Request) -> Result<Response, Infallible> {
-    let started = Instant::now();
     let context = live.context();
     let route = Route::of(request.uri().path());
-    let name = route.map_or("other", Route::name);
-    context.metrics.in_flight.inc();
-    let mut counted = CountedRequest { context: Arc::clone(&context), route: name, started, status: 499 };
-    let response = if !auth::allows(&context.settings.api_keys, &request) {
+    let record = context.metrics.begin(route.map_or("other", Route::name), id_of(request.headers()));
+    let is_work = !route.is_none_or(Route::only_tells);
+    let mut counted = Counted { record: Arc::clone(&record), is_work, status: 499, ending: Ending::Unread };
+    let mut response = if !auth::allows(&context.settings.api_keys, &request) {
         response::error(&ApiError::unauthorized())
-    } else if route.is_none_or(Route::only_tells) {
-        router::answer(context, live.phase(), route, request).await.unwrap_or_else(|error| response::error(&error))
+    } else if is_work {
+        work(&live, context, route, &record, request).await
     } else {
-        work(&live, context, route, request).await
+        let answer = router::answer(context, live.phase(), route, &record, request).await;
+        answer.unwrap_or_else(|error| response::error(&error))
     };
     counted.status = response.status().as_u16();
-    Ok(response.map(|body| body.on_end(move || drop(counted))))
+    let id = record.id();
+    // Fails where a body gave the request an id that no header can carry.
+    if let (true, Ok(value)) = (id.len() <= LONGEST_ID, HeaderValue::from_str(&id)) {
+        response.headers_mut().insert(REQUEST_ID, value);
+    }
+    Ok(response.map(|body| body.on_end(move |ending| counted.ended(ending))))
+}
+
+/// The id that a client gives its request, or one by chance.
+fn id_of(headers: &HeaderMap) -> String {
+    let given = headers.get(REQUEST_ID).and_then(|id| id.to_str().ok()).filter(|id| !id.is_empty());
+    given.map_or_else(endpoints::random_id, str::to_owned)
 }
 
 /// Answers a request that the server waits for when it stops.
-async fn work(live: &Live, context: Arc<Context>, route: Option<Route>, request: Request) -> Response {
+async fn work(
+    live: &Live,
+    context: Arc<Context>,
+    route: Option<Route>,
+    record: &Arc<Record>,
+    request: Request,
+) -> Response {
     let Some(going) = live.begin() else { return refused(request.version()) };
     let answer = tokio::select! {
-        answer = router::answer(context, live.phase(), route, request) => answer,
-        () = going.clone().cut() => Err(stopping()),
+        answer = router::answer(context, live.phase(), route, record, request) => answer,
+        () = going.clone().cut() => {
+            record.aborted(Cause::Shutdown);
+            Err(stopping())
+        }
     };
     let response = answer.unwrap_or_else(|error| response::error(&error));
     response.map(|body| body.cut_by(Box::pin(going.cut()), || sse::broken_off(&stopping())))
@@ -171,16 +197,27 @@ fn refused(version: Version) -> Response {
 }
 
 /// Counts a request when its answer has ended, also where nobody waited for it (499, as nginx calls it).
-struct CountedRequest {
-    context: Arc<Context>,
-    route: &'static str,
-    started: Instant,
+struct Counted {
+    record: Arc<Record>,
+    is_work: bool,
     status: u16,
+    ending: Ending,
 }
 
-impl Drop for CountedRequest {
+impl Counted {
+    fn ended(mut self, ending: Ending) {
+        self.ending = ending;
+    }
+}
+
+impl Drop for Counted {
     fn drop(&mut self) {
-        self.context.metrics.request_ended(self.route, self.status, self.started.elapsed());
+        match self.ending {
+            Ending::Complete => {}
+            Ending::Cut => self.record.aborted(Cause::Shutdown),
+            Ending::Unread => self.record.aborted(Cause::Client),
+        }
+        self.record.end(self.status, self.is_work);
     }
 }
 

@@ -8,7 +8,8 @@ use hyper::body::Incoming;
 use crate::api::error::ApiError;
 use crate::endpoints::live::Phase;
 use crate::endpoints::route::Route;
-use crate::endpoints::{self, Context};
+use crate::endpoints::{self, Context, Head};
+use crate::metrics::Record;
 use crate::respond::http::{self as response, Response};
 
 /// A request as hyper gives it.
@@ -19,6 +20,7 @@ pub(super) async fn answer(
     context: Arc<Context>,
     phase: Phase,
     route: Option<Route>,
+    record: &Arc<Record>,
     request: Request,
 ) -> Result<Response, ApiError> {
     let Some(route) = route else { return Ok(unknown(request.uri().path())) };
@@ -32,9 +34,9 @@ pub(super) async fn answer(
     if *method == Method::GET || route == Route::Ping {
         return Ok(endpoints::admin::answer(&context, route));
     }
-    let headers = request.headers().clone();
+    let head = Head { headers: request.headers().clone(), record: Arc::clone(record) };
     let body = super::read_body(request, context.settings.max_body_bytes).await?;
-    endpoints::answer(context, route, &headers, body).await
+    endpoints::answer(context, route, &head, body).await
 }
 
 /// 404, or a redirect for a route with a slash too many at its end.

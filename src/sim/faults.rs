@@ -82,7 +82,7 @@ impl Faults {
         };
         let message = format!("simulated failure with status {status}");
         let body = ErrorBody::OpenAi { message, kind: kind.into(), param: None, code: status };
-        Some(ApiError { status, body, retry_after: self.retry_after })
+        Some(ApiError { status, body, retry_after: self.retry_after, by_template: false })
     }
 
     /// The faults that are still ahead when `done` tokens of the output exist already, the first one first.

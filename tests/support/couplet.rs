@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -15,6 +16,8 @@ pub struct Couplet {
     /// `http://127.0.0.1:PORT`.
     pub url: String,
     process: Child,
+    /// The lines of its log after its start.
+    log: Arc<Mutex<Vec<String>>>,
     /// Keeps the configuration, which couplet looks at again and again.
     config: Option<(TempDir, PathBuf)>,
 }
@@ -59,8 +62,11 @@ impl Couplet {
             Some(entry["address"].as_str()?.to_owned())
         });
         let Some(address) = address else { panic!("couplet did not start:\n{}", seen.join("\n")) };
-        std::thread::spawn(move || log.for_each(drop)); // a full pipe would stop it
-        Self { url: format!("http://{address}"), process, config: None }
+        let told = Arc::<Mutex<Vec<String>>>::default();
+        let tells = Arc::clone(&told);
+        // A pipe that nobody empties would stop it.
+        std::thread::spawn(move || log.for_each(|line| tells.lock().unwrap().extend(line)));
+        Self { url: format!("http://{address}"), process, log: told, config: None }
     }
 
     /// Replaces its configuration in one step, as those do who mean it well.
@@ -96,6 +102,26 @@ impl Couplet {
             line.strip_prefix(name).is_some_and(|rest| rest.starts_with(['{', ' '])) && line.contains(label)
         };
         text.lines().filter(is_meant).map(|line| line.rsplit(' ').next().unwrap().parse::<f64>().unwrap()).sum()
+    }
+
+    /// The log's line of the request with this id, once it is there: within five seconds.
+    pub async fn line_of(&self, id: &str) -> Value {
+        let start = Instant::now();
+        loop {
+            let lines: Vec<Value> =
+                self.log.lock().unwrap().iter().filter_map(|line| serde_json::from_str(line).ok()).collect();
+            let is_meant = |line: &&Value| line["message"] == "request" && line["id"] == id;
+            if let Some(line) = lines.iter().find(is_meant) {
+                return line.clone();
+            }
+            assert!(start.elapsed() < Duration::from_secs(5), "no line for {id} in {lines:#?}");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+
+    /// All that it logged after its start.
+    pub fn log(&self) -> String {
+        self.log.lock().unwrap().join("\n")
     }
 
     /// What `/ready` says, with its status.

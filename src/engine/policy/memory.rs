@@ -49,6 +49,11 @@ impl Memory {
         }
     }
 
+    /// How many beginnings it remembers.
+    pub(super) fn beginnings(&self) -> usize {
+        self.sets.iter().flatten().filter(|entry| entry.served > 0).count()
+    }
+
     fn holds(&self, hash: u64) -> bool {
         let entry = self.sets[self.place(hash)].iter().find(|entry| entry.hash == hash && entry.served > 0);
         entry.is_some_and(|entry| self.clock - entry.served <= self.cache_tokens)

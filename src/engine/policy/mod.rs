@@ -13,7 +13,7 @@ use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use chain::Chain;
 use prefix::Prefixes;
@@ -24,7 +24,7 @@ const ZONE_PATIENCE: f64 = 2.0;
 const ZONE_SLACK: f64 = 32_768.0;
 
 /// How an engine is chosen among those that are well.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Policy {
     /// In turns.
@@ -54,12 +54,14 @@ pub struct Candidate<'a> {
     pub load: u64,
     /// Whether it runs where couplet does.
     pub is_near: bool,
+    /// Tokens of the prompt's beginning that it served lately; told of the one that is chosen by them.
+    pub known: usize,
 }
 
 impl<'a> Candidate<'a> {
     /// An engine nearby.
     pub fn new(id: &'a str, share: f64, load: u64) -> Self {
-        Self { id, id_hash: rendezvous::hash(id.as_bytes()), share, load, is_near: true }
+        Self { id, id_hash: rendezvous::hash(id.as_bytes()), share, load, is_near: true, known: 0 }
     }
 }
 
@@ -114,6 +116,11 @@ impl Chooser {
     pub fn keep(&self, ids: &HashSet<&str>) {
         self.behind().retain(|id, _| ids.contains(id.as_str()));
         self.prefixes.keep(ids);
+    }
+
+    /// How many beginnings of prompts an engine served lately, and how many tokens of prompts it got.
+    pub fn remembered(&self, id: &str) -> Option<(usize, f64)> {
+        self.prefixes.remembered(id)
     }
 
     /// An engine began anew: what it had in its cache is gone.

@@ -81,7 +81,7 @@ impl Prefixes {
             known.memory.serve(chain, chosen.shared);
             known.recent += chain.tokens() as f64;
         }
-        Some(chosen.candidate)
+        Some(Candidate { known: Chain::covered(chosen.shared), ..chosen.candidate })
     }
 
     /// Keeps what is known of these engines only.
@@ -92,6 +92,11 @@ impl Prefixes {
     /// The engine began anew: its cache is empty.
     pub(super) fn forget(&self, id: &str) {
         self.engines().remove(id);
+    }
+
+    /// How many beginnings an engine served lately, and how many tokens it got.
+    pub(super) fn remembered(&self, id: &str) -> Option<(usize, f64)> {
+        self.engines().get(id).map(|known| (known.memory.beginnings(), known.recent))
     }
 
     fn standing<'a>(&self, engines: &mut HashMap<String, Known>, chain: &Chain, one: Candidate<'a>) -> Standing<'a> {
