@@ -128,7 +128,8 @@ impl App {
         let stop = async {
             let stop = stop.await;
             let settings = &live.context().settings;
-            let grace = if stop == Stop::Terminate { settings.drain_grace } else { Duration::ZERO };
+            let waits = stop == Stop::Terminate && live.is_watched();
+            let grace = if waits { settings.drain_grace } else { Duration::ZERO };
             Drain { grace, timeout: settings.drain_timeout }
         };
         tokio::select! {

@@ -246,3 +246,13 @@ async fn who_says_it_twice_does_not_have_to_wait() {
     assert_eq!(couplet.ended(Duration::from_secs(2)).await, Some(0));
     drop(events);
 }
+
+/// The grace is for load balancers: where nobody ever asked `/ready`, nobody waits for them.
+#[tokio::test]
+async fn without_anybody_who_looks_a_stop_does_not_wait() {
+    let engine = Engine::start(tiny::engine_options()).await;
+    let mut couplet = Couplet::with_config(&format!("drain_grace: 60\n{}", one_engine(&engine.url)));
+    assert_eq!(http::get(&format!("{}/health", couplet.url)).await.status, 200);
+    couplet.signal("TERM");
+    assert_eq!(couplet.ended(Duration::from_secs(5)).await, Some(0));
+}

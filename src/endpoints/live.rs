@@ -1,6 +1,7 @@
 //! What requests begin with now: a reload puts another context in its place, a stop ends them.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use arc_swap::ArcSwap;
 use tokio::sync::watch;
@@ -25,12 +26,27 @@ pub enum Phase {
 pub struct Live {
     context: ArcSwap<Context>,
     phase: watch::Sender<Phase>,
+    watched: AtomicBool,
 }
 
 impl Live {
     /// Serves with this context.
     pub fn new(context: Context) -> Self {
-        Self { context: ArcSwap::from_pointee(context), phase: watch::Sender::new(Phase::Serving) }
+        Self {
+            context: ArcSwap::from_pointee(context),
+            phase: watch::Sender::new(Phase::Serving),
+            watched: AtomicBool::new(false),
+        }
+    }
+
+    /// Somebody asked whether requests are welcome.
+    pub fn watch(&self) {
+        self.watched.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether anybody asks: who stops needs to wait only for those that look.
+    pub fn is_watched(&self) -> bool {
+        self.watched.load(Ordering::Relaxed)
     }
 
     /// What a request that begins now can reach, until its end.

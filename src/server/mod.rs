@@ -141,6 +141,9 @@ async fn handle(live: Arc<Live>, request: Request) -> Result<Response, Infallibl
     } else if is_work {
         work(&live, context, route, &record, request).await
     } else {
+        if route == Some(Route::Ready) {
+            live.watch();
+        }
         let answer = router::answer(context, live.phase(), route, &record, request).await;
         answer.unwrap_or_else(|error| response::error(&error))
     };
