@@ -54,7 +54,7 @@ pub async fn create(context: Arc<Context>, head: &Head, body: &Bytes) -> Result<
     let measure = coupled::measure(&context, head, served);
     let caller = coupled::caller(head, pool, request.user.as_deref());
     let interval = pool.options().keep_alive_interval;
-    let grammar = context.heavy.render(body, || structured::take(served, &mut generate, Some(&plan)))?;
+    let grammar = context.heavy.read(body.len(), || structured::take(served, &mut generate, Some(&plan)))?;
     let generations =
         coupled::generate(Arc::clone(pool), caller, vec![(generate, grammar)], Arc::clone(&context.metrics.stages));
     let reply = async move {

@@ -181,14 +181,6 @@ struct Bound {
     ended: bool,
 }
 
-/// What looking at a chunk came to.
-enum Looked {
-    /// It is passed on.
-    Pass(GenerateResponse),
-    /// Nothing of it.
-    Nothing,
-}
-
 impl Bound {
     fn new(
         pool: &Arc<Pool>,
@@ -248,8 +240,8 @@ impl Bound {
                 None => return None,
             };
             match looked {
-                Ok(Looked::Pass(chunk)) => return Some(Ok(chunk)),
-                Ok(Looked::Nothing) => {}
+                Ok(Some(chunk)) => return Some(Ok(chunk)),
+                Ok(None) => {}
                 Err(error) => return Some(Ok(self.lost(&error))),
             }
         }
@@ -275,7 +267,7 @@ impl Bound {
         self.most().saturating_sub(self.told.len())
     }
 
-    /// What can come without the engine: the end, the text that must come, a token without alternative.
+    /// What can come without the engine: the end, or the text that must come.
     fn insert(&mut self) -> Result<Option<GenerateResponse>, GrammarError> {
         if self.left() == 0 {
             return Ok(Some(self.end(Vec::new(), "length")));
@@ -371,9 +363,9 @@ impl Bound {
         params.insert("allowed_token_ids".to_owned(), json!(allowed));
     }
 
-    /// Looks at what an engine sent.
-    fn look(&mut self, mut chunk: GenerateResponse) -> Result<Looked, GrammarError> {
-        let Some(choice) = chunk.choices.first_mut() else { return Ok(Looked::Nothing) };
+    /// Looks at what an engine sent: what of it is passed on.
+    fn look(&mut self, mut chunk: GenerateResponse) -> Result<Option<GenerateResponse>, GrammarError> {
+        let Some(choice) = chunk.choices.first_mut() else { return Ok(None) };
         choice.index = self.index;
         let tokens = choice.token_ids.clone().unwrap_or_default();
         let mut kept = 0;
@@ -394,9 +386,9 @@ impl Bound {
             self.ended = true;
         }
         if kept == 0 && choice.finish_reason.get().is_none() {
-            return Ok(Looked::Nothing);
+            return Ok(None);
         }
-        Ok(Looked::Pass(chunk))
+        Ok(Some(chunk))
     }
 
     fn accept(&mut self, token: u32) -> Result<bool, GrammarError> {

@@ -251,7 +251,8 @@ impl Pool {
         EngineError::NoneLeft { retry_after: soonest.map(|time| time.as_secs_f64().ceil() as u64) }
     }
 
-    /// Sends the request. A stream answers at once or never, a prefill leg with its first token; a whole answer takes its time.
+    /// Sends the request. A stream answers at once or never, a prefill leg with its first token; a whole answer takes its
+    /// time.
     async fn attempt(
         &self,
         engine: &Arc<Engine>,
@@ -290,8 +291,8 @@ impl Pool {
         self.budget.fetch_update(Ordering::Relaxed, Ordering::Relaxed, pay).is_ok()
     }
 
-    /// An engine that is well and was not tried, and how many of the prompt's tokens it is known to have. Where none is well, any that did not ask to be left alone: it may have
-    /// recovered, and there is nothing to lose.
+    /// An engine that is well and was not tried, and how many of the prompt's tokens it is known to have. Where none is well,
+    /// any that did not ask to be left alone: it may have recovered, and there is nothing to lose.
     fn choose(
         &self,
         asked: &Asked,
