@@ -81,6 +81,9 @@ pub struct ServeArgs {
     /// Longest request body, in bytes.
     #[arg(long, env = "COUPLET_MAX_BODY_BYTES", value_name = "BYTES")]
     pub max_body_bytes: Option<usize>,
+    /// Tell of replies in /metrics under vLLM's names too (vllm:time_to_first_token_seconds and others).
+    #[arg(long, env = "COUPLET_VLLM_METRIC_NAMES", num_args = 0..=1, default_missing_value = "true")]
+    pub vllm_metric_names: Option<bool>,
 }
 
 impl ServeArgs {
@@ -93,7 +96,7 @@ impl ServeArgs {
 
     fn lay_over(self, Draft { file, problems }: &mut Draft) {
         let mut over = Over(problems);
-        lay_over!(over, "", file, self: host port max_body_bytes);
+        lay_over!(over, "", file, self: host port max_body_bytes vllm_metric_names);
         over.set_list("api_key", &mut file.api_key, self.api_key);
         if file.models.is_empty() {
             file.models.push(ModelFile::default());

@@ -54,6 +54,7 @@ pub(super) fn settings(file: File, problems: &mut Problems) -> Settings {
         port: file.port.unwrap_or(DEFAULT_PORT),
         api_keys,
         max_body_bytes: file.max_body_bytes.unwrap_or(DEFAULT_MAX_BODY_BYTES),
+        vllm_metric_names: file.vllm_metric_names.unwrap_or(false),
         drain_grace,
         drain_timeout,
         reload_interval: Some(reload_interval).filter(|interval| !interval.is_zero()),

@@ -30,7 +30,7 @@ use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::api::error::ApiError;
 use crate::endpoints::live::{Live, Phase};
-use crate::endpoints::route::Route;
+use crate::endpoints::route::{Route, UNKNOWN};
 use crate::endpoints::{self, Context};
 use crate::metrics::{Cause, Record};
 use crate::respond::body::Ending;
@@ -133,7 +133,7 @@ fn stack(
 async fn handle(live: Arc<Live>, request: Request) -> Result<Response, Infallible> {
     let context = live.context();
     let route = Route::of(request.uri().path());
-    let record = context.metrics.begin(route.map_or("other", Route::name), id_of(request.headers()));
+    let record = context.metrics.begin(route.map_or(UNKNOWN, Route::name), id_of(request.headers()));
     let is_work = !route.is_none_or(Route::only_tells);
     let mut counted = Counted { record: Arc::clone(&record), is_work, status: 499, ending: Ending::Unread };
     let mut response = if !auth::allows(&context.settings.api_keys, &request) {
