@@ -25,7 +25,7 @@ const INTER_TOKEN_BUCKETS: [f64; 19] =
 const FINISHES: [&str; 6] = ["stop", "length", "tool_calls", "abort", "error", "repetition"];
 /// A look at the clock costs more than all else that a token pays for metrics. So after as many chunks, only one of so
 /// many is timed from its arrival, and stands for the others.
-const TIMED: u32 = 8;
+const TIMED: u32 = 16;
 
 /// The metrics of all replies.
 #[derive(Debug)]
@@ -202,7 +202,7 @@ impl Meter {
         if let Some(arrived) = self.arrived.take() {
             self.derendering += now.duration_since(arrived) * weight;
         }
-        for choice in self.spoke.drain(..) {
+        for &choice in &self.spoke {
             if self.first.is_none() {
                 let took = now.duration_since(self.record.started());
                 self.metrics.first_token.observe(took.as_secs_f64());
@@ -213,6 +213,7 @@ impl Meter {
                 self.metrics.inter_token.observe(now.duration_since(before));
             }
         }
+        self.spoke.clear();
     }
 
     /// A choice has ended for this reason, which an engine may have made up.

@@ -97,7 +97,7 @@ impl Times {
 
     /// Something took so long.
     pub(super) fn observe(&self, took: Duration) {
-        let took = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+        let took = took.as_secs().saturating_mul(1_000_000_000).saturating_add(took.subsec_nanos().into());
         let at = self.bounds.iter().position(|bound| took <= *bound).unwrap_or(self.bounds.len());
         self.counts[at].fetch_add(1, Ordering::Relaxed);
         self.sum.fetch_add(took, Ordering::Relaxed);
