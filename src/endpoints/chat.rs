@@ -34,7 +34,8 @@ pub async fn create(context: Arc<Context>, head: &Head, body: &Bytes) -> Result<
     let served = context.served(request.model.as_deref())?;
     head.record.model(served.name());
     let id = coupled::answer_id("chatcmpl", head, request.request_id.0.as_deref());
-    let rendered = coupled::render_chat(&context, served, &request, body, &id)?;
+    let settings = coupled::for_engine_settings(&id);
+    let rendered = context.heavy.render(body, || coupled::render_chat(&context, served, &request, &settings))?;
     let pool = served.pool()?;
     let prompt = rendered.generate.token_ids.clone();
     let text = TextFields::chat(&request, Reader::Engine);
