@@ -36,6 +36,9 @@ pub struct ServeArgs {
     /// Port to listen on.
     #[arg(long, env = "COUPLET_PORT", value_name = "PORT")]
     pub port: Option<u16>,
+    /// Address and port of a listener of its own for /metrics and /debug/engines, without a key (default: none).
+    #[arg(long, env = "COUPLET_ADMIN", value_name = "ADDRESS:PORT")]
+    pub admin: Option<String>,
     /// Tool call parser: a name, auto or none.
     #[arg(long, env = "COUPLET_TOOL_CALL_PARSER", value_name = "NAME|auto|none")]
     pub tool_call_parser: Option<String>,
@@ -81,6 +84,9 @@ pub struct ServeArgs {
     /// Longest request body, in bytes.
     #[arg(long, env = "COUPLET_MAX_BODY_BYTES", value_name = "BYTES")]
     pub max_body_bytes: Option<usize>,
+    /// Write every prompt and reply of the coupled routes to the log, as clear text.
+    #[arg(long, env = "COUPLET_LOG_PROMPTS", num_args = 0..=1, default_missing_value = "true")]
+    pub log_prompts: Option<bool>,
 }
 
 impl ServeArgs {
@@ -93,7 +99,7 @@ impl ServeArgs {
 
     fn lay_over(self, Draft { file, problems }: &mut Draft) {
         let mut over = Over(problems);
-        lay_over!(over, "", file, self: host port max_body_bytes);
+        lay_over!(over, "", file, self: host port admin max_body_bytes log_prompts);
         over.set_list("api_key", &mut file.api_key, self.api_key);
         if file.models.is_empty() {
             file.models.push(ModelFile::default());
@@ -154,12 +160,13 @@ pub fn run(args: ServeArgs) -> Result<(), StartError> {
     };
     let app = App::load(settings)?.reloading_from(source);
     runtime.block_on(async {
-        let listener = app.listen().await?;
-        if let Ok(address) = listener.local_addr() {
-            tracing::info!(%address, "listening");
+        let doors = app.listen().await?;
+        if let Ok(address) = doors.clients.local_addr() {
+            let admin = doors.admin.as_ref().and_then(|door| door.local_addr().ok());
+            tracing::info!(%address, admin = admin.map(tracing::field::display), "listening");
         }
         tokio::select! {
-            () = app.serve(listener, super::stop_signal()) => {}
+            () = app.serve(doors, super::stop_signal()) => {}
             () = twice() => tracing::warn!("told to stop a second time; what still goes on is dropped"),
         }
         Ok(())

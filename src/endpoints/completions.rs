@@ -9,6 +9,7 @@ use futures_util::{Stream, StreamExt, stream};
 
 use super::coupled::{self, PassedOn};
 use super::plan::{self, Reader, TextFields};
+use super::prompts::Transcript;
 use super::structured::{self, Answer};
 use super::{Context, Head};
 use crate::api::completions::CompletionRequest;
@@ -52,6 +53,10 @@ pub async fn create(context: Arc<Context>, head: &Head, body: &Bytes) -> Result<
     }
     let envelope = Envelope::new(&id, "text_completion", coupled::now(), served.called(request.model.as_deref()));
     let n = usize::try_from(request.n).unwrap_or(1).max(1);
+    let transcript = {
+        let ids = prompts.iter().map(|prompt| prompt.ids.as_slice());
+        Transcript::begin(&context, head, &plan.vocabulary, ids, prompts.len() * n)
+    };
     let measure = coupled::measure(&context, head, served);
     let caller = coupled::caller(head, pool, request.user.as_deref());
     let interval = pool.options().keep_alive_interval;
@@ -67,7 +72,7 @@ pub async fn create(context: Arc<Context>, head: &Head, body: &Bytes) -> Result<
         let choices: Vec<_> =
             prompts.iter().flat_map(|prompt| (0..n).map(|_| Choice::new(&plan, &prompt.ids))).collect();
         let meter = measure(prompts.iter().map(|prompt| prompt.ids.len()).sum(), choices.len());
-        Ok::<_, ApiError>(Reply { envelope, style, meter, generations, request, plan, prompts, n, choices })
+        Ok::<_, ApiError>(Reply { envelope, style, meter, transcript, generations, request, plan, prompts, n, choices })
     };
     if !streams {
         return reply.await?.whole().await.map(response::json);
@@ -117,6 +122,7 @@ struct Reply {
     style: Style,
     envelope: Envelope,
     meter: Meter,
+    transcript: Option<Transcript>,
     generations: Generations,
     choices: Vec<Choice>,
 }
@@ -198,6 +204,9 @@ impl Reply {
         let before = choice.state.counts.tokens;
         let step = plan.step(&mut choice.state, arrived, if prompt_only { &mut unseen } else { pieces });
         self.meter.generated(choice.state.counts.tokens.saturating_sub(before));
+        if let Some(transcript) = &mut self.transcript {
+            transcript.said(slot, arrived.token_ids.as_deref().unwrap_or_default());
+        }
         choice.finish = step.finish;
         if let Some(finish) = &choice.finish {
             self.meter.record().finished(&finish.reason);

@@ -9,6 +9,7 @@ pub mod derender;
 mod heavy;
 pub mod live;
 mod plan;
+mod prompts;
 pub mod render;
 pub mod route;
 mod structured;
@@ -146,6 +147,8 @@ pub struct Settings {
     pub api_keys: Vec<String>,
     /// Longest request body, in bytes.
     pub max_body_bytes: usize,
+    /// Whether prompts and replies are written to the log.
+    pub log_prompts: bool,
     /// After a signal to stop: how long requests are still taken.
     pub drain_grace: Duration,
     /// After that: how long requests may go on.

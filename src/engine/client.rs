@@ -315,7 +315,7 @@ impl Drop for AbortOnDrop {
 }
 
 /// The innermost cause: reqwest's own text only repeats the URL.
-pub(super) fn root_cause(error: &dyn std::error::Error) -> String {
+pub fn root_cause(error: &dyn std::error::Error) -> String {
     let mut cause = error;
     while let Some(source) = cause.source() {
         cause = source;

@@ -1,6 +1,7 @@
 //! An engine's place in a pool, and a request's place at an engine.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
@@ -50,19 +51,21 @@ pub struct Member {
     pub place: Place,
     health: Arc<Health>,
     metrics: Arc<EngineMetrics>,
+    requests: Arc<AtomicUsize>,
 }
 
 impl Member {
     /// An engine that is taken to be well until it shows otherwise.
     pub fn new(engine: Arc<Engine>, place: Place, health: health::Options, metrics: Arc<EngineMetrics>) -> Self {
         metrics.up.set(1);
-        Self { engine, place, health: Arc::new(Health::new(health)), metrics }
+        Self { engine, place, health: Arc::new(Health::new(health)), metrics, requests: Arc::default() }
     }
 
     /// The same engine, with all that is known of it, at another place.
     pub fn moved(&self, place: Place) -> Self {
-        let Self { engine, health, metrics, .. } = self;
-        Self { engine: Arc::clone(engine), place, health: Arc::clone(health), metrics: Arc::clone(metrics) }
+        let Self { engine, health, metrics, requests, .. } = self;
+        let (engine, requests) = (Arc::clone(engine), Arc::clone(requests));
+        Self { engine, place, health: Arc::clone(health), metrics: Arc::clone(metrics), requests }
     }
 
     /// What it is told by, whatever comes and goes beside it: its URL.
@@ -78,6 +81,11 @@ impl Member {
     /// What is counted of it.
     pub fn metrics(&self) -> &EngineMetrics {
         &self.metrics
+    }
+
+    /// How many requests it works on.
+    pub fn requests(&self) -> usize {
+        self.requests.load(Ordering::Relaxed)
     }
 
     /// Whether it may be sent a request now, for whoever reads the metrics.
@@ -128,6 +136,7 @@ impl Lease {
     /// For a request with a prompt of `tokens`.
     pub(super) fn new(member: Arc<Member>, tokens: usize) -> Self {
         member.health.begin();
+        member.requests.fetch_add(1, Ordering::Relaxed);
         let mut lease = Self { member, tokens: 0, settled: false, asked: Some(Instant::now()) };
         lease.add(tokens);
         lease
@@ -179,6 +188,7 @@ impl Lease {
 impl Drop for Lease {
     fn drop(&mut self) {
         self.member.metrics.outstanding_tokens.sub(self.tokens);
+        self.member.requests.fetch_sub(1, Ordering::Relaxed);
         if !self.settled {
             self.member.health.left();
         }

@@ -8,6 +8,7 @@
 //! ```
 
 mod auth;
+mod door;
 mod router;
 mod self_wake;
 
@@ -36,6 +37,8 @@ use crate::metrics::{Cause, Record};
 use crate::respond::body::Ending;
 use crate::respond::http::{self as response, Response};
 use crate::respond::sse;
+use door::Door;
+pub use door::Doors;
 use router::Request;
 use self_wake::SelfWake;
 
@@ -62,22 +65,30 @@ pub struct Drain {
 }
 
 /// Serves until `stop` is done, then lets the requests end that have begun. Health and readiness are answered until then.
-pub async fn serve(listener: TcpListener, live: Arc<Live>, stop: impl Future<Output = Drain>) {
+pub async fn serve(doors: Doors, live: Arc<Live>, stop: impl Future<Output = Drain>) {
     let graceful = GracefulShutdown::new();
     tokio::select! {
-        never = accept(&listener, &live, &graceful) => match never {},
+        never = accept(&doors, &live, &graceful) => match never {},
         () = async { drain(&live, stop.await).await } => {}
     }
-    drop(listener);
+    drop(doors);
     if tokio::time::timeout(CLOSE_TIMEOUT, graceful.shutdown()).await.is_err() {
         tracing::debug!("connections were still open at the end");
     }
 }
 
-async fn accept(listener: &TcpListener, live: &Arc<Live>, graceful: &GracefulShutdown) -> Infallible {
+async fn accept(doors: &Doors, live: &Arc<Live>, graceful: &GracefulShutdown) -> Infallible {
+    let Some(admin) = &doors.admin else { return accept_at(&doors.clients, Door::Only, live, graceful).await };
+    tokio::select! {
+        never = accept_at(&doors.clients, Door::Clients, live, graceful) => never,
+        never = accept_at(admin, Door::Admin, live, graceful) => never,
+    }
+}
+
+async fn accept_at(listener: &TcpListener, door: Door, live: &Arc<Live>, graceful: &GracefulShutdown) -> Infallible {
     loop {
         match listener.accept().await {
-            Ok((stream, _)) => spawn_connection(stream, live, graceful),
+            Ok((stream, _)) => spawn_connection(stream, door, live, graceful),
             Err(error) => {
                 tracing::warn!(%error, "a connection could not be accepted");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -98,7 +109,7 @@ async fn drain(live: &Live, Drain { grace, timeout }: Drain) {
     }
 }
 
-fn spawn_connection(stream: TcpStream, live: &Arc<Live>, graceful: &GracefulShutdown) {
+fn spawn_connection(stream: TcpStream, door: Door, live: &Arc<Live>, graceful: &GracefulShutdown) {
     // Tokens are small: waiting to fill a packet would delay each of them.
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "TCP_NODELAY could not be set");
@@ -106,7 +117,7 @@ fn spawn_connection(stream: TcpStream, live: &Arc<Live>, graceful: &GracefulShut
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT).max_buf_size(MAX_READ_BUFFER);
     builder.http2().timer(TokioTimer::new());
-    let service = TowerToHyperService::new(stack(Arc::clone(live)));
+    let service = TowerToHyperService::new(stack(door, Arc::clone(live)));
     let connection = builder.serve_connection(TokioIo::new(stream), service).into_owned();
     let connection = SelfWake::new(graceful.watch(connection));
     tokio::spawn(async move {
@@ -121,22 +132,24 @@ type StackResponse = http::Response<tower_http::body::UnsyncBoxBody<Bytes, tower
 
 /// The tower stack, from the outside in.
 fn stack(
+    door: Door,
     live: Arc<Live>,
 ) -> impl Service<Request, Response = StackResponse, Error = Infallible, Future: Send + 'static> + Clone + Send + 'static
 {
     ServiceBuilder::new()
         // A panic is a defect, but the client gets its answer and the connection lives on.
         .layer(CatchPanicLayer::custom(panicked))
-        .service(service_fn(move |request: Request| handle(Arc::clone(&live), request)))
+        .service(service_fn(move |request: Request| handle(door, Arc::clone(&live), request)))
 }
 
-async fn handle(live: Arc<Live>, request: Request) -> Result<Response, Infallible> {
+async fn handle(door: Door, live: Arc<Live>, request: Request) -> Result<Response, Infallible> {
     let context = live.context();
-    let route = Route::of(request.uri().path());
+    let keys = &context.settings.api_keys;
+    let route = Route::of(request.uri().path()).filter(|route| door.has(*route, keys));
     let record = context.metrics.begin(route.map_or("other", Route::name), id_of(request.headers()));
     let is_work = !route.is_none_or(Route::only_tells);
     let mut counted = Counted { record: Arc::clone(&record), is_work, status: 499, ending: Ending::Unread };
-    let mut response = if !auth::allows(&context.settings.api_keys, &request) {
+    let mut response = if door != Door::Admin && !auth::allows(keys, &request) {
         response::error(&ApiError::unauthorized())
     } else if is_work {
         work(&live, context, route, &record, request).await
