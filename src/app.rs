@@ -18,6 +18,7 @@ use crate::metrics::Metrics;
 use crate::model::LoadError;
 use crate::parsers::DialectError;
 use crate::server::{self, Doors, Drain};
+use crate::traces::{TraceError, Tracer};
 pub use reload::Source;
 use running::{Running, Watch};
 
@@ -49,6 +50,9 @@ pub enum StartError {
     /// The metrics cannot be registered.
     #[error("the metrics cannot be set up: {0}")]
     Metrics(#[from] prometheus::Error),
+    /// Spans cannot be exported.
+    #[error(transparent)]
+    Traces(#[from] TraceError),
     /// DNS cannot be asked.
     #[error("DNS cannot be asked: {0}")]
     Dns(String),
@@ -93,6 +97,7 @@ impl App {
             models: running.iter().map(|running| Arc::clone(&running.served)).collect(),
             settings: endpoint_settings(&settings),
             metrics,
+            tracer: Tracer::default(),
             known: Arc::default(),
             heavy: Arc::new(Heavy::new(std::thread::available_parallelism().map_or(1, usize::from))),
         };
@@ -102,6 +107,12 @@ impl App {
     /// While it serves, changes of what this gives are followed.
     pub fn reloading_from(self, source: Source) -> Self {
         Self { source: Some(source), ..self }
+    }
+
+    /// Spans go there.
+    pub fn tracing_to(self, tracer: Tracer) -> Self {
+        self.live.replace(Context { tracer, ..Context::clone(&self.live.context()) });
+        self
     }
 
     /// What requests that begin now can reach.
@@ -145,6 +156,8 @@ impl App {
             () = server::serve(doors, Arc::clone(&live), stop) => {}
             never = self.follow() => match never {}
         }
+        let tracer = live.context().tracer.clone();
+        let _ = tokio::task::spawn_blocking(move || tracer.flush()).await; // what it could not send, it told
     }
 
     async fn follow(&mut self) -> Infallible {

@@ -1,6 +1,7 @@
 //! Flags of `couplet serve`. Each has an environment variable and a key in the YAML file.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args;
 use serde_json::{Map, Value};
@@ -8,6 +9,11 @@ use serde_json::{Map, Value};
 use crate::app::{App, Source, StartError};
 use crate::config::file::{EngineFile, ModelFile};
 use crate::config::{ConfigError, Draft, Problems, Settings};
+use crate::engine::client::http_client;
+use crate::traces::Tracer;
+
+/// Longest wait for a connection to where spans are exported.
+const COLLECTOR_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Flags that exist in vLLM have vLLM's name and meaning.
 #[derive(Debug, Clone, Default, Args)]
@@ -158,7 +164,8 @@ pub fn run(args: ServeArgs) -> Result<(), StartError> {
         let _entered = runtime.enter();
         Source::new(move || args.clone().settings())
     };
-    let app = App::load(settings)?.reloading_from(source);
+    let tracer = Tracer::from_environment(runtime.handle(), http_client(COLLECTOR_TIMEOUT)?)?;
+    let app = App::load(settings)?.reloading_from(source).tracing_to(tracer);
     runtime.block_on(async {
         let doors = app.listen().await?;
         if let Ok(address) = doors.clients.local_addr() {

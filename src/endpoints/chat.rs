@@ -35,7 +35,9 @@ pub async fn create(context: Arc<Context>, head: &Head, body: &Bytes) -> Result<
     let served = context.served(request.model.as_deref())?;
     head.record.model(served.name());
     let id = coupled::answer_id("chatcmpl", head, request.request_id.0.as_deref());
-    let rendered = coupled::render_chat(&context, served, &request, body, &id)?;
+    let rendered = coupled::render_chat(&context, head, served, &request, body, &id)?;
+    let asked = request.model.as_deref().unwrap_or(served.name());
+    head.trace.asks("chat", asked, &rendered.generate.sampling_params);
     let pool = served.pool()?;
     let prompt = rendered.generate.token_ids.clone();
     let text = TextFields::chat(&request, Reader::Engine);

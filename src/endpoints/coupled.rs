@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use futures_util::{StreamExt, future, stream};
-use http::{HeaderMap, HeaderName};
+use http::HeaderMap;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
@@ -55,15 +55,9 @@ pub(super) fn caller(head: &Head, pool: &Pool, user: Option<&str>) -> Caller {
     Caller {
         session: session.map(str::to_owned),
         key: header(&http::header::AUTHORIZATION).unwrap_or_default().to_owned(),
-        trace: trace(&head.headers),
+        trace: head.trace.clone(),
         record: Arc::clone(&head.record),
     }
-}
-
-/// The headers by which W3C's trace context tells where a request stands in a trace.
-fn trace(headers: &HeaderMap) -> HeaderMap {
-    let names = ["traceparent", "tracestate"].map(HeaderName::from_static);
-    names.into_iter().filter_map(|name| headers.get(&name).cloned().map(|value| (name, value))).collect()
 }
 
 /// A request for an engine, and the grammar that couplet keeps its reply to.
@@ -213,11 +207,13 @@ impl PassedOn {
 /// Renders a chat for an engine.
 pub(super) fn render_chat(
     context: &Context,
+    head: &Head,
     served: &Served,
     request: &ChatRequest,
     body: &[u8],
     id: &str,
 ) -> Result<Rendered, ApiError> {
+    let _stage = head.trace.stage("render");
     let render = || render::chat(&served.model, served.dialect.as_ref(), request, &for_engine_settings(id));
     let rendered = context.heavy.render(body, || context.metrics.stages.time(Stage::Render, render));
     note_template(context, served, rendered)
@@ -226,11 +222,13 @@ pub(super) fn render_chat(
 /// Renders a completion for engines: a request per prompt.
 pub(super) fn render_completions(
     context: &Context,
+    head: &Head,
     served: &Served,
     request: &CompletionRequest,
     body: &[u8],
     id: &str,
 ) -> Result<Vec<Rendered>, ApiError> {
+    let _stage = head.trace.stage("render");
     let render = || render::completions(&served.model, request, &for_engine_settings(id));
     context.heavy.render(body, || context.metrics.stages.time(Stage::Render, render))
 }

@@ -30,6 +30,7 @@ use crate::metrics::{GrammarMetrics, Metrics, Record};
 use crate::model::Model;
 use crate::parsers::Dialect;
 use crate::respond::http::{self as response, Response};
+use crate::traces::{Trace, Tracer};
 pub use heavy::Heavy;
 use route::Route;
 
@@ -44,6 +45,8 @@ pub struct Context {
     pub metrics: Arc<Metrics>,
     /// Bounds long work.
     pub heavy: Arc<Heavy>,
+    /// Where spans go to.
+    pub tracer: Tracer,
     /// What came with the derender routes' streams before.
     pub known: Arc<derender::Known>,
 }
@@ -55,6 +58,8 @@ pub struct Head {
     pub headers: HeaderMap,
     /// What is known of it, for its line in the log.
     pub record: Arc<Record>,
+    /// Where it stands in a trace.
+    pub trace: Trace,
 }
 
 /// An id for a request that has none.

@@ -11,6 +11,7 @@ use super::client::Engine;
 use super::health::{self, Check, Health};
 use super::policy::Candidate;
 use crate::metrics::EngineMetrics;
+use crate::traces::Leg;
 
 /// The longest `Retry-After` that is believed.
 const LONGEST_BUSY: Duration = Duration::from_secs(60);
@@ -130,14 +131,16 @@ pub(super) struct Lease {
     settled: bool,
     /// When the engine was asked; `None` once it has said something.
     asked: Option<Instant>,
+    /// Its part of the request's trace.
+    trace: Leg,
 }
 
 impl Lease {
     /// For a request with a prompt of `tokens`.
-    pub(super) fn new(member: Arc<Member>, tokens: usize) -> Self {
+    pub(super) fn new(member: Arc<Member>, tokens: usize, trace: Leg) -> Self {
         member.health.begin();
         member.requests.fetch_add(1, Ordering::Relaxed);
-        let mut lease = Self { member, tokens: 0, settled: false, asked: Some(Instant::now()) };
+        let mut lease = Self { member, tokens: 0, settled: false, asked: Some(Instant::now()), trace };
         lease.add(tokens);
         lease
     }
@@ -173,6 +176,7 @@ impl Lease {
         self.settled = true;
         let (now, Member { health, metrics, engine, .. }) = (Instant::now(), &*self.member);
         metrics.failed(error.kind());
+        self.trace.failed(error.kind());
         match error.busy_for() {
             Some(seconds) => health.busy(now + Duration::from_secs(seconds).min(LONGEST_BUSY)),
             None if !error.is_engines_fault() => health.succeeded(now),

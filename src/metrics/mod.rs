@@ -24,7 +24,7 @@ pub use pool::{EngineMetrics, PoolMetrics};
 pub use replies::Meter;
 use replies::ReplyFamilies;
 use requests::RequestFamilies;
-pub use requests::{Cause, Record};
+pub use requests::{Cause, Outcome, Record};
 pub use stages::{Stage, Stages};
 
 /// The metrics of one process.

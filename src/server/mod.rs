@@ -37,6 +37,7 @@ use crate::metrics::{Cause, Record};
 use crate::respond::body::Ending;
 use crate::respond::http::{self as response, Response};
 use crate::respond::sse;
+use crate::traces::Trace;
 use door::Door;
 pub use door::Doors;
 use router::Request;
@@ -148,16 +149,21 @@ async fn handle(door: Door, live: Arc<Live>, request: Request) -> Result<Respons
     let route = Route::of(request.uri().path()).filter(|route| door.has(*route, keys));
     let record = context.metrics.begin(route.map_or("other", Route::name), id_of(request.headers()));
     let is_work = !route.is_none_or(Route::only_tells);
-    let mut counted = Counted { record: Arc::clone(&record), is_work, status: 499, ending: Ending::Unread };
+    let trace = match route {
+        Some(route @ (Route::Chat | Route::Completions)) => context.tracer.begin(route.name(), request.headers()),
+        _ => Trace::default(),
+    };
+    let mut counted =
+        Counted { record: Arc::clone(&record), trace: trace.clone(), is_work, status: 499, ending: Ending::Unread };
     let mut response = if door != Door::Admin && !auth::allows(keys, &request) {
         response::error(&ApiError::unauthorized())
     } else if is_work {
-        work(&live, context, route, &record, request).await
+        work(&live, context, route, &record, &trace, request).await
     } else {
         if route == Some(Route::Ready) {
             live.watch();
         }
-        let answer = router::answer(context, live.phase(), route, &record, request).await;
+        let answer = router::answer(context, live.phase(), route, &record, &trace, request).await;
         answer.unwrap_or_else(|error| response::error(&error))
     };
     counted.status = response.status().as_u16();
@@ -181,11 +187,12 @@ async fn work(
     context: Arc<Context>,
     route: Option<Route>,
     record: &Arc<Record>,
+    trace: &Trace,
     request: Request,
 ) -> Response {
     let Some(going) = live.begin() else { return refused(request.version()) };
     let answer = tokio::select! {
-        answer = router::answer(context, live.phase(), route, record, request) => answer,
+        answer = router::answer(context, live.phase(), route, record, trace, request) => answer,
         () = going.clone().cut() => {
             record.aborted(Cause::Shutdown);
             Err(stopping())
@@ -215,6 +222,7 @@ fn refused(version: Version) -> Response {
 /// Counts a request when its answer has ended, also where nobody waited for it (499, as nginx calls it).
 struct Counted {
     record: Arc<Record>,
+    trace: Trace,
     is_work: bool,
     status: u16,
     ending: Ending,
@@ -234,6 +242,7 @@ impl Drop for Counted {
             Ending::Unread => self.record.aborted(Cause::Client),
         }
         self.record.end(self.status, self.is_work);
+        self.trace.end(self.status, || self.record.outcome());
     }
 }
 

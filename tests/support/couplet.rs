@@ -41,6 +41,13 @@ impl Couplet {
         Self::run(command(engines, flags), log)
     }
 
+    /// Starts one with environment variables of its own.
+    pub fn with_env(engines: &[&str], flags: &[&str], variables: &[(&str, &str)]) -> Self {
+        let mut command = command(engines, flags);
+        command.envs(variables.iter().copied());
+        Self::run(command, "info")
+    }
+
     /// Starts one with a configuration file of its own, for the settings that have no flag.
     pub fn with_config(yaml: &str) -> Self {
         let directory = tempfile::tempdir().unwrap();
