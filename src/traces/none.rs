@@ -12,7 +12,6 @@ pub(super) enum Span {}
 
 impl Tracer {
     /// There is never one; who asks for it is told.
-    #[expect(clippy::unnecessary_wraps, reason = "the other one may fail")]
     pub(super) fn from_environment(_: &tokio::runtime::Handle, _: reqwest::Client) -> Result<Option<Self>, String> {
         if super::is_wanted() {
             tracing::warn!("this couplet was built without the feature otlp: no spans are exported");

@@ -28,7 +28,8 @@ impl Scrape {
             if line.is_empty() || line.starts_with('#') {
                 continue;
             }
-            let malformed = || Malformed { line: at + 1, text: line.chars().take(TOLD).collect() };
+            let malformed =
+                || Malformed { line: at + 1, text: line.chars().filter(|c| !c.is_control()).take(TOLD).collect() };
             let (name, labels, value) = sample(line).ok_or_else(malformed)?;
             scrape.0.entry(name.to_owned()).or_default().insert(labels, value);
         }

@@ -34,7 +34,10 @@ pub(super) struct Look {
 
 impl Source {
     pub(super) fn new(url: &str, key: Option<String>) -> Result<Self, reqwest::Error> {
-        Ok(Self { http: http_client(PATIENCE)?, url: url.trim_end_matches('/').to_owned(), key })
+        let (http, url) = (http_client(PATIENCE)?, url.trim_end_matches('/').to_owned());
+        // The variable may hold several, as it does for couplet itself.
+        let key = key.and_then(|keys| keys.split(',').next().map(str::to_owned));
+        Ok(Self { http, url, key })
     }
 
     /// Asks once. The error says what is wrong.
