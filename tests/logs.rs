@@ -155,7 +155,7 @@ async fn tokens_and_times_are_those_that_the_client_sees() {
     assert!(metric("couplet_time_to_first_token_seconds_sum").await >= 0.05);
     assert_eq!(metric("couplet_inter_token_latency_seconds_count").await, (pieces - 1) as f64);
     assert_eq!(couplet.metric("couplet_engine_first_token_seconds_count", &engine.url).await, 1.0);
-    for stage in ["parse", "render", "queue", "engine", "derender"] {
+    for stage in ["parse", "template", "tokenize", "queue", "engine", "derender"] {
         assert_eq!(
             couplet.metric("couplet_stage_duration_seconds_count", &format!("\"{stage}\"")).await,
             1.0,

@@ -64,6 +64,9 @@ impl Read for Message {
         let Value::Object(mut map) = value else {
             return place.at(FIRST, |place| place.issue("dict_type", "Input should be a valid dictionary", &value));
         };
+        if is_plain(&map) {
+            return Some(Self(map));
+        }
         rename_reasoning(&mut map);
         let typed = is_typed(&map);
         if !typed && !is_loose(&map) {
@@ -74,6 +77,16 @@ impl Read for Message {
         }
         Some(Self(map))
     }
+}
+
+/// A role and a text, as nearly all messages are: every alternative that has such a role takes it.
+fn is_plain(map: &Map<String, Value>) -> bool {
+    map.len() == 2
+        && map.iter().all(|(key, value)| match (key.as_str(), value) {
+            ("role", Value::String(role)) => matches!(role.as_str(), "system" | "user" | "assistant"),
+            ("content", Value::String(_)) => true,
+            _ => false,
+        })
 }
 
 /// The older `reasoning_content` becomes `reasoning`, unless that is there too.

@@ -212,6 +212,14 @@ pub trait Read: Sized {
     fn read(value: Value, place: &mut Place) -> Option<Self>;
 }
 
+/// The key that a field's name stands for: names that are words of Rust begin with `r#`.
+pub(crate) const fn key_of(name: &'static str) -> &'static str {
+    match name.as_bytes() {
+        [b'r', b'#', ..] => name.split_at(2).1,
+        _ => name,
+    }
+}
+
 /// Declares a request type: fields in vLLM's order, each with its key (where it differs from the name), type and
 /// default. A field without a default is required. Unknown keys are ignored, as vLLM does.
 macro_rules! body {
@@ -227,7 +235,10 @@ macro_rules! body {
                 mut fields: $crate::api::validate::Fields,
                 place: &mut $crate::api::validate::Place,
             ) -> Option<Self> {
-                $(let $field = fields.field::<$kind>(place, stringify!($field).trim_start_matches("r#"), body!(@default $($default)?));)*
+                $(let $field = {
+                    const KEY: &str = $crate::api::validate::key_of(stringify!($field));
+                    fields.field::<$kind>(place, KEY, body!(@default $($default)?))
+                };)*
                 Some(Self { $($field: $field?,)* })
             }
         }

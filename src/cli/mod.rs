@@ -1,6 +1,7 @@
 //! The command line: `couplet serve`, `check`, `parsers`, `sim`, `demo`, `top`.
 
 pub mod check;
+mod log_lines;
 pub mod parsers;
 pub mod serve;
 pub mod top;
@@ -15,6 +16,7 @@ use tracing_subscriber::EnvFilter;
 
 use crate::app::{StartError, Stop};
 use crate::demo::DemoError;
+use log_lines::LogLines;
 
 /// An OpenAI server beside a tokens-only engine: text in front, token ids behind.
 #[derive(Debug, Parser)]
@@ -47,12 +49,18 @@ const BAD_START: u8 = 2;
 
 /// Runs a command to its end.
 pub fn run(cli: Cli) -> ExitCode {
-    init_logging(match cli.command {
+    let log = init_logging(match cli.command {
         Command::Check(_) | Command::Top(_) => "error",
         Command::Demo(_) => "warn",
         _ => "info",
     });
-    let ran = match cli.command {
+    let code = run_command(cli.command);
+    log.flush();
+    code
+}
+
+fn run_command(command: Command) -> ExitCode {
+    let ran = match command {
         Command::Check(args) => return check::run(*args),
         Command::Top(options) => return top::run(&options),
         Command::Serve(args) => serve::run(*args).map_err(DemoError::from),
@@ -90,14 +98,16 @@ fn runtime() -> Result<Runtime, StartError> {
 }
 
 /// Logs go to stderr: for people on a terminal, as JSON elsewhere. `RUST_LOG` chooses what.
-fn init_logging(default: &str) {
+fn init_logging(default: &str) -> LogLines {
+    let lines = LogLines::start();
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(default));
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(lines.clone());
     if std::io::stderr().is_terminal() {
         builder.init();
     } else {
         builder.json().flatten_event(true).init();
     }
+    lines
 }
 
 /// Ends at the first SIGINT or SIGTERM.

@@ -35,7 +35,11 @@ pub async fn create(context: Arc<Context>, head: &Head, body: &Bytes) -> Result<
     let served = context.served(request.model.as_deref())?;
     head.record.model(served.name());
     let id = coupled::answer_id("chatcmpl", head, request.request_id.0.as_deref());
-    let rendered = coupled::render_chat(&context, head, served, &request, body, &id)?;
+    let settings = coupled::for_engine_settings(&id);
+    let rendered = {
+        let _stage = head.trace.stage("render");
+        context.heavy.render(body, || coupled::render_chat(&context, served, &request, &settings))?
+    };
     let asked = request.model.as_deref().unwrap_or(served.name());
     head.trace.asks("chat", asked, &rendered.generate.sampling_params);
     let pool = served.pool()?;

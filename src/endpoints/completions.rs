@@ -35,7 +35,11 @@ pub async fn create(context: Arc<Context>, head: &Head, body: &Bytes) -> Result<
     let served = context.served(request.model.as_deref())?;
     head.record.model(served.name());
     let id = coupled::answer_id("cmpl", head, request.request_id.0.as_deref());
-    let rendered = coupled::render_completions(&context, head, served, &request, body, &id)?;
+    let settings = coupled::for_engine_settings(&id);
+    let rendered = {
+        let _stage = head.trace.stage("render");
+        context.heavy.render(body, || coupled::render_completions(&context, served, &request, &settings))?
+    };
     if let Some(first) = rendered.first() {
         let asked = request.model.as_deref().unwrap_or(served.name());
         head.trace.asks("text_completion", asked, &first.generate.sampling_params);

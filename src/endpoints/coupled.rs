@@ -204,50 +204,37 @@ impl PassedOn {
     }
 }
 
-/// Renders a chat for an engine.
+/// Renders a chat, each stage with its time. `settings` say what for.
 pub(super) fn render_chat(
     context: &Context,
-    head: &Head,
     served: &Served,
     request: &ChatRequest,
-    body: &[u8],
-    id: &str,
+    settings: &render::Settings,
 ) -> Result<Rendered, ApiError> {
-    let _stage = head.trace.stage("render");
-    let render = || render::chat(&served.model, served.dialect.as_ref(), request, &for_engine_settings(id));
-    let rendered = context.heavy.render(body, || context.metrics.stages.time(Stage::Render, render));
-    note_template(context, served, rendered)
-}
-
-/// Renders a completion for engines: a request per prompt.
-pub(super) fn render_completions(
-    context: &Context,
-    head: &Head,
-    served: &Served,
-    request: &CompletionRequest,
-    body: &[u8],
-    id: &str,
-) -> Result<Vec<Rendered>, ApiError> {
-    let _stage = head.trace.stage("render");
-    let render = || render::completions(&served.model, request, &for_engine_settings(id));
-    context.heavy.render(body, || context.metrics.stages.time(Stage::Render, render))
-}
-
-/// Counts what a chat template refused.
-pub(super) fn note_template<T>(
-    context: &Context,
-    served: &Served,
-    rendered: Result<T, ApiError>,
-) -> Result<T, ApiError> {
-    rendered.inspect_err(|error| {
+    let stages = &context.metrics.stages;
+    let written = stages.time(Stage::Template, || render::write_chat(&served.model, request, local_now()));
+    let written = written.inspect_err(|error| {
         if error.by_template {
             context.metrics.template_refused(served.name());
         }
-    })
+    })?;
+    let encode = || render::chat(&served.model, served.dialect.as_ref(), request, written, settings);
+    stages.time(Stage::Tokenize, encode)
 }
 
-fn for_engine_settings(id: &str) -> render::Settings {
-    render::Settings { now: local_now(), request_id: id.to_owned(), for_engine: true }
+/// Renders a completion: a request per prompt.
+pub(super) fn render_completions(
+    context: &Context,
+    served: &Served,
+    request: &CompletionRequest,
+    settings: &render::Settings,
+) -> Result<Vec<Rendered>, ApiError> {
+    context.metrics.stages.time(Stage::Tokenize, || render::completions(&served.model, request, settings))
+}
+
+/// Settings for what an engine is asked.
+pub(super) fn for_engine_settings(id: &str) -> render::Settings {
+    render::Settings { request_id: id.to_owned(), for_engine: true }
 }
 
 /// The moment that templates may print.

@@ -10,7 +10,8 @@ use crate::api::chat::ChatRequest;
 use crate::api::completions::CompletionRequest;
 use crate::api::error::ApiError;
 use crate::api::generate::GenerateRequest;
-use crate::render::{self, Settings};
+use crate::metrics::Stage;
+use crate::render::Settings;
 use crate::respond::json::JsonBuffer;
 
 /// The fields of a result after its model, in vLLM's order. Those that are not set are written as null.
@@ -32,11 +33,10 @@ const FIELDS: [&str; 13] = [
 
 /// Answers a chat's render request.
 pub fn chat(context: &Context, headers: &HeaderMap, body: &Bytes) -> Result<Bytes, ApiError> {
-    let request = ChatRequest::parse(body)?;
+    let request = context.metrics.stages.time(Stage::Parse, || ChatRequest::parse(body))?;
     let served = context.served(request.model.as_deref())?;
     let settings = settings(coupled::request_id("chatcmpl", headers, request.request_id.0.as_deref()));
-    let rendered = render::chat(&served.model, served.dialect.as_ref(), &request, &settings);
-    let rendered = coupled::note_template(context, served, rendered)?;
+    let rendered = coupled::render_chat(context, served, &request, &settings)?;
     let mut json = JsonBuffer::default();
     write(&rendered.generate, &mut json);
     Ok(json.into_bytes())
@@ -44,10 +44,10 @@ pub fn chat(context: &Context, headers: &HeaderMap, body: &Bytes) -> Result<Byte
 
 /// Answers a completion's render request.
 pub fn completions(context: &Context, headers: &HeaderMap, body: &Bytes) -> Result<Bytes, ApiError> {
-    let request = CompletionRequest::parse(body)?;
+    let request = context.metrics.stages.time(Stage::Parse, || CompletionRequest::parse(body))?;
     let served = context.served(request.model.as_deref())?;
     let settings = settings(coupled::request_id("cmpl", headers, request.request_id.0.as_deref()));
-    let rendered = render::completions(&served.model, &request, &settings)?;
+    let rendered = coupled::render_completions(context, served, &request, &settings)?;
     let mut json = JsonBuffer::default();
     for (at, rendered) in rendered.iter().enumerate() {
         json.raw(if at == 0 { "[" } else { "," });
@@ -58,7 +58,7 @@ pub fn completions(context: &Context, headers: &HeaderMap, body: &Bytes) -> Resu
 }
 
 fn settings(request_id: String) -> Settings {
-    Settings { now: coupled::local_now(), request_id, for_engine: false }
+    Settings { request_id, for_engine: false }
 }
 
 /// Written piece by piece: a prompt may have a hundred thousand ids.

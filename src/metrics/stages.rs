@@ -13,8 +13,10 @@ const BUCKETS: [f64; 16] =
 pub enum Stage {
     /// From the body's bytes to a request.
     Parse,
-    /// Template, tokens, parameters.
-    Render,
+    /// From a conversation to the prompt's text.
+    Template,
+    /// From the prompt's text to what an engine takes: ids, parameters.
+    Tokenize,
     /// The wait for a place in the pool.
     Queue,
     /// From the choice of an engine until it begins to answer a stream, or has answered.
@@ -24,12 +26,13 @@ pub enum Stage {
 }
 
 impl Stage {
-    const ALL: [Self; 5] = [Self::Parse, Self::Render, Self::Queue, Self::Engine, Self::Derender];
+    const ALL: [Self; 6] = [Self::Parse, Self::Template, Self::Tokenize, Self::Queue, Self::Engine, Self::Derender];
 
     fn name(self) -> &'static str {
         match self {
             Self::Parse => "parse",
-            Self::Render => "render",
+            Self::Template => "template",
+            Self::Tokenize => "tokenize",
             Self::Queue => "queue",
             Self::Engine => "engine",
             Self::Derender => "derender",

@@ -28,11 +28,12 @@ use crate::parsers::{self, Dialect};
 use limits::TokenLimits;
 pub use prompt::template_kwargs;
 
+/// Fields of a request to an engine beside its parameters: a map that grows hashes all of its keys again.
+const MOST_WRITTEN: usize = 12;
+
 /// What a rendering is for, and what it must not find out by itself.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// The moment that templates may print.
-    pub now: LocalTime,
     /// The response's id: `chatcmpl-` or `cmpl-` and the `X-Request-Id` header, the body's `request_id`, or a random
     /// tail.
     pub request_id: String,
@@ -51,19 +52,55 @@ pub struct Rendered {
     pub chat_template_kwargs: Map<String, Value>,
 }
 
-/// Renders a chat. `dialect` is what the model speaks, where a parser is configured.
-pub fn chat(
-    model: &Model,
-    dialect: Option<&Arc<Dialect>>,
-    request: &ChatRequest,
-    settings: &Settings,
-) -> Result<Rendered, ApiError> {
+/// A chat as its template writes it; its text is not tokenized yet.
+#[derive(Debug)]
+pub struct Written {
+    prompt: WrittenPrompt,
+    limits: TokenLimits,
+    template_kwargs: Map<String, Value>,
+}
+
+#[derive(Debug)]
+enum WrittenPrompt {
+    Text(String),
+    /// Harmony writes ids.
+    Encoded(prompt::Prompt),
+}
+
+/// Runs the template of a chat. `now` is the moment that templates may print.
+pub fn write_chat(model: &Model, request: &ChatRequest, now: LocalTime) -> Result<Written, ApiError> {
     if request.use_beam_search {
         return Err(ApiError::bad_request("Beam search is not supported by the render endpoint"));
     }
     check_tool_parser(model, request)?;
     let template_kwargs = prompt::template_kwargs(model, request);
-    let (prompt, limits) = chat_prompt(model, request, &template_kwargs, settings.now)?;
+    let (prompt, limits) = if is_harmony(model) {
+        // Harmony knows neither templates nor cutting.
+        let tools = request.tools.as_deref().filter(|_| !prompt::hides_tools(model, request));
+        let (ids, text) = harmony::prompt(model, &request.messages, tools, request.reasoning_effort.as_ref(), now)?;
+        let prompt = prompt::Prompt { text: Some(text), ids, spans: None };
+        (WrittenPrompt::Encoded(prompt), TokenLimits::of_harmony(model, request))
+    } else {
+        prompt::check_trust(model, request.chat_template.as_deref(), request.chat_template_kwargs.as_ref())?;
+        let limits = TokenLimits::of_chat(model, request)?;
+        (WrittenPrompt::Text(prompt::text_of_request(model, request, &template_kwargs, now)?), limits)
+    };
+    Ok(Written { prompt, limits, template_kwargs })
+}
+
+/// Makes a written chat a request. `dialect` is what the model speaks, where a parser is configured.
+pub fn chat(
+    model: &Model,
+    dialect: Option<&Arc<Dialect>>,
+    request: &ChatRequest,
+    written: Written,
+    settings: &Settings,
+) -> Result<Rendered, ApiError> {
+    let Written { prompt, limits, template_kwargs } = written;
+    let prompt = match prompt {
+        WrittenPrompt::Text(text) => prompt::of_text(model, text, &limits)?,
+        WrittenPrompt::Encoded(prompt) => prompt,
+    };
     let adjusted = adjust::apply(model, request)?;
     let mut rendered = finish(model, prompt, &limits, settings, sampling::chat(request).adjusted(&adjusted))?;
     // Harmony output is read without template variables.
@@ -72,23 +109,6 @@ pub fn chat(
     fill_reasoning(model, dialect, &mut rendered, request, &template_kwargs);
     rendered.chat_template_kwargs = template_kwargs;
     Ok(rendered)
-}
-
-/// The prompt of a chat, by the template or by harmony, which knows neither templates nor cutting.
-fn chat_prompt(
-    model: &Model,
-    request: &ChatRequest,
-    template_kwargs: &Map<String, Value>,
-    now: LocalTime,
-) -> Result<(prompt::Prompt, TokenLimits), ApiError> {
-    if is_harmony(model) {
-        let tools = request.tools.as_deref().filter(|_| !prompt::hides_tools(model, request));
-        let (ids, text) = harmony::prompt(model, &request.messages, tools, request.reasoning_effort.as_ref(), now)?;
-        return Ok((prompt::Prompt { text: Some(text), ids, spans: None }, TokenLimits::of_harmony(model, request)));
-    }
-    prompt::check_trust(model, request.chat_template.as_deref(), request.chat_template_kwargs.as_ref())?;
-    let limits = TokenLimits::of_chat(model, request)?;
-    Ok((prompt::of_chat(model, request, template_kwargs, &limits, now)?, limits))
 }
 
 /// Renders a completion: one result per prompt.
@@ -238,7 +258,7 @@ fn finish(
         token_ids: prompt.ids,
         sampling_params,
         model: source.model.map(str::to_owned),
-        rest: Map::new(),
+        rest: Map::with_capacity(MOST_WRITTEN),
     };
     if let Some(spans) = prompt.spans {
         request.rest.insert("token_offsets".to_owned(), json!(spans));

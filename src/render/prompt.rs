@@ -105,14 +105,13 @@ pub(super) fn hides_tools(model: &Model, request: &ChatRequest) -> bool {
     model.options().exclude_tools_when_tool_choice_none && request.tool_choice == Some(ToolChoice::None)
 }
 
-/// The prompt of a chat.
-pub(super) fn of_chat(
+/// The text that the template writes for a request.
+pub(super) fn text_of_request(
     model: &Model,
     request: &ChatRequest,
     kwargs: &Map<String, Value>,
-    limits: &TokenLimits,
     now: LocalTime,
-) -> Result<Prompt, ApiError> {
+) -> Result<String, ApiError> {
     let hidden = hides_tools(model, request);
     let chat = Chat {
         messages: &request.messages,
@@ -121,8 +120,7 @@ pub(super) fn of_chat(
         continue_final_message: request.continue_final_message,
         add_generation_prompt: request.add_generation_prompt,
     };
-    let text = text_of_chat(model, &chat, kwargs, now)?;
-    of_text(model, text, limits)
+    text_of_chat(model, &chat, kwargs, now)
 }
 
 /// The text that the template writes for a chat.

@@ -21,6 +21,8 @@ const MIN_TEMPERATURE: f64 = 0.01;
 const GREEDY: f64 = 1e-5;
 /// Most ids in `logprob_token_ids`.
 const MAX_LOGPROB_IDS: usize = 128;
+/// Fields of which few requests set more; a map that grows hashes all of its keys again.
+const MOST_WRITTEN: usize = 24;
 /// Deepest nesting of a JSON schema, and what a structural tag may add around it.
 const MAX_SCHEMA_DEPTH: usize = 64;
 const TAG_DEPTH: usize = 16;
@@ -153,7 +155,7 @@ pub(super) fn params(model: &Model, source: &Source<'_>, max_tokens: i64) -> Res
     let max_tokens = if source.echo_only { 1 } else { max_tokens };
     let mut numbers = numbers(model, source);
     check(source, &mut numbers, max_tokens)?;
-    let mut out = Params(Map::new());
+    let mut out = Params(Map::with_capacity(MOST_WRITTEN));
     out.set_if(source.n != 1, "n", source.n);
     out.set("presence_penalty", numbers.presence_penalty);
     out.set("frequency_penalty", numbers.frequency_penalty);
@@ -332,9 +334,10 @@ fn check_n(n: i64) -> Result<(), ApiError> {
 }
 
 fn check_temperature(temperature: f64) -> Result<(), ApiError> {
-    let shown = float_repr(temperature);
-    let refuse =
-        |rule: &str| Err(bad_value("temperature", &shown, &format!("temperature must be {rule}, got {shown}.")));
+    let refuse = |rule: &str| {
+        let shown = float_repr(temperature);
+        Err(bad_value("temperature", &shown, &format!("temperature must be {rule}, got {shown}.")))
+    };
     if !temperature.is_finite() {
         return refuse("a finite number");
     }
