@@ -25,8 +25,8 @@ async fn once(url: &str) -> Output {
 /// The words of the first line that begins with these, behind frames.
 fn words(screen: &str, start: &str) -> Vec<String> {
     let mut parts = screen.lines().flat_map(|line| line.split('│')).map(str::trim);
-    let part = parts.find(|part| part.starts_with(start)).unwrap_or_else(|| panic!("no {start} in\n{screen}"));
-    part[start.len()..].split_whitespace().map(str::to_owned).collect()
+    let rest = parts.find_map(|part| part.strip_prefix(start)).unwrap_or_else(|| panic!("no {start} in\n{screen}"));
+    rest.split_whitespace().map(str::to_owned).collect()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

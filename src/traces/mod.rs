@@ -82,7 +82,7 @@ impl Trace {
     /// It asks for this operation (`chat`, `text_completion`) of a model, with these parameters.
     pub fn asks(&self, operation: &'static str, model: &str, parameters: &Map<String, Value>) {
         let Some(span) = &self.0.span else { return };
-        let model = &model[..model.floor_char_boundary(LONGEST_NAME)];
+        let model = model.get(..model.floor_char_boundary(LONGEST_NAME)).unwrap_or_default();
         span.rename(format!("{operation} {model}"));
         span.set("gen_ai.operation.name", operation);
         span.set("gen_ai.provider.name", "vllm");
