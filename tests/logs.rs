@@ -274,3 +274,33 @@ async fn prompts_and_replies_are_logged_where_the_flag_says_so() {
     let reply = "there was a fox.<|im_end|>".to_owned();
     assert_eq!(said("reply", "completed"), [(0, reply.clone()), (1, reply)]);
 }
+
+#[tokio::test]
+async fn a_reload_begins_and_ends_the_logging_of_prompts() {
+    let engine = Engine::start(tiny::engine_options()).await;
+    let config = |logs: bool| {
+        format!(
+            "reload_interval: 0\nlog_prompts: {logs}\nmodels:\n  - model: {}\n    served_model_name: [tiny]\n    \
+             engines: [{{url: \"{}\"}}]\n",
+            tiny::DIR,
+            engine.url
+        )
+    };
+    let couplet = Couplet::with_config(&config(false));
+    for (logs, id, applied) in [(true, "on", 1.0), (false, "off", 2.0)] {
+        couplet.configure(&config(logs));
+        couplet.signal("HUP");
+        pool::metric_becomes(&couplet, "couplet_config_reloads_total", "applied", applied).await;
+        ask(&couplet, id, json!({})).await;
+        couplet.line_of(id).await;
+    }
+    let log = couplet.log();
+    let lines: Vec<Value> = log.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    let told: Vec<&str> = lines
+        .iter()
+        .filter(|line| line["target"] == "couplet::prompts")
+        .filter_map(|line| line["id"].as_str())
+        .collect();
+    assert_eq!(told, ["on", "on"], "a prompt and a reply:\n{log}");
+    assert_eq!(log.matches("PROMPTS AND REPLIES").count(), 1, "{log}");
+}

@@ -315,3 +315,18 @@ async fn what_goes_wrong_is_told_by_its_kind() {
     assert!(!wrong.failed, "the client's fault");
     assert_eq!(wrong.attributes["http.response.status_code"], 400);
 }
+
+#[tokio::test]
+async fn a_collector_that_is_away_is_told_and_waited_for_by_nobody() {
+    let engine = Engine::start(tiny::engine_options()).await;
+    let mut couplet = traced(&[&engine.url], "http://127.0.0.1:1");
+    let answer = http::post(&format!("{}{CHAT}", couplet.url), &chat(TEXT, json!({"request_id": "fine"}))).await;
+    assert_eq!(answer.status, 200);
+    couplet.line_of("fine").await;
+    stopped(&mut couplet).await;
+    let start = std::time::Instant::now();
+    while !couplet.log().contains("BatchSpanProcessor.ExportError") {
+        assert!(start.elapsed() < Duration::from_secs(5), "{}", couplet.log());
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}

@@ -6,6 +6,8 @@
 //!                    dropped        (/v1 …)         where    405      HTTP here
 //!                    connection                     it stops
 //! ```
+//!
+//! Where an admin address is set there are two doors, which differ in what is answered there and in who needs a key.
 
 mod auth;
 mod door;

@@ -1,6 +1,6 @@
 //! Spans by OpenTelemetry's SDK, exported in batches over HTTP.
 //!
-//! The SDK's own thread gathers them; what is sent goes through the runtime and the HTTP client that couplet has anyway.
+//! The SDK's own thread gathers them, and logs what it cannot send; what is sent goes through the runtime and the HTTP client that couplet has anyway.
 
 use std::fmt;
 use std::time::Duration;
