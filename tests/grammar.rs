@@ -207,6 +207,8 @@ fn what_is_wrong_is_said() {
         (json!({"grammar": "root ::= \"a"}), "ends what begins"),
         (json!({"structural_tag": "{\"format\": {\"type\": \"x\"}}"}), "no format \"x\""),
         (json!({}), "sets none"),
+        (json!({"grammar": "root ::= \"a\"{3,2}"}), "range"),
+        (tag(json!({"type": "grammar", "grammar": "root ::= \"a\" } x"})), "grammar"),
         (tag(json!({"type": "any_text", "max_tokens": 3})), "max_tokens"),
         (
             tag(json!({"type": "tag", "begin": "a", "content": {"type": "any_text", "max_chars": 3}, "end": "b"})),

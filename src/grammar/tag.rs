@@ -42,7 +42,6 @@ fn older<'a>(lark: &mut Lark<'a>, structures: &'a Value, triggers: &'a Value) ->
 fn read<'a>(lark: &mut Lark<'a>, format: &'a Value) -> Result<String, GrammarError> {
     refuse_unkept(format)?;
     let content = || format.get("content").unwrap_or(&Value::Null);
-    let flag = |key: &str| format.get(key) == Some(&Value::Bool(true));
     Ok(match text(format, "type") {
         "const_string" => lark.literal(text(format, "value")),
         "regex" => regex(text(format, "pattern")),
@@ -71,33 +70,39 @@ fn read<'a>(lark: &mut Lark<'a>, format: &'a Value) -> Result<String, GrammarErr
             let tag = Tag::read(lark, format)?;
             tag.write(lark, tag.begin)
         }
-        "tags_with_separator" => {
-            let tags = Tag::all(lark, &format["tags"])?;
-            let tags: Vec<String> = tags.iter().map(|tag| tag.write(lark, tag.begin)).collect();
-            let one = lark.rule(&tags.join(" | "));
-            let separator = lark.literal(text(format, "separator"));
-            let some = match (flag("stop_after_first"), text(format, "separator")) {
-                (true, _) => one,
-                (false, "") => format!("{one}+"),
-                (false, _) => format!("{one} ({separator} {one})*"),
-            };
-            if flag("at_least_one") { lark.rule(&some) } else { format!("({some})?") }
-        }
+        "tags_with_separator" => separated(lark, format)?,
         "triggered_tags" | "token_triggered_tags" => {
             let tags = Tag::all(lark, &format["tags"])?;
             let (triggers, excludes) = (marks(lark, format, "trigger")?, marks(lark, format, "exclude")?);
-            triggered(lark, &triggers, &tags, &excludes, flag("at_least_one"), flag("stop_after_first"))
+            triggered(lark, &triggers, &tags, &excludes, flag(format, "at_least_one"), flag(format, "stop_after_first"))
         }
-        "dispatch" | "token_dispatch" => {
-            let reads = if text(format, "type") == "dispatch" { mark } else { token };
-            let tags = list(&format["rules"]).iter().map(|rule| Tag::dispatched(lark, reads, rule));
-            let tags = tags.collect::<Result<Vec<_>, _>>()?;
-            let triggers: Vec<&str> = tags.iter().map(|tag| tag.begin).collect();
-            let excludes = marks(lark, format, "exclude")?;
-            triggered(lark, &triggers, &tags, &excludes, false, format.get("loop") == Some(&Value::Bool(false)))
-        }
+        "dispatch" => dispatch(lark, format, mark)?,
+        "token_dispatch" => dispatch(lark, format, token)?,
         other => return Err(GrammarError::invalid(format!("structural tags have no format {other:?}"))),
     })
+}
+
+/// Tags, and nothing but a separator between them.
+fn separated<'a>(lark: &mut Lark<'a>, format: &'a Value) -> Result<String, GrammarError> {
+    let tags = Tag::all(lark, &format["tags"])?;
+    let tags: Vec<String> = tags.iter().map(|tag| tag.write(lark, tag.begin)).collect();
+    let one = lark.rule(&tags.join(" | "));
+    let separator = lark.literal(text(format, "separator"));
+    let some = match (flag(format, "stop_after_first"), text(format, "separator")) {
+        (true, _) => one,
+        (false, "") => format!("{one}+"),
+        (false, _) => format!("{one} ({separator} {one})*"),
+    };
+    Ok(if flag(format, "at_least_one") { lark.rule(&some) } else { format!("({some})?") })
+}
+
+/// Text in which what `reads` understands leads to a format of its own, once or again and again.
+fn dispatch<'a>(lark: &mut Lark<'a>, format: &'a Value, reads: Reads<'a>) -> Result<String, GrammarError> {
+    let tags = list(&format["rules"]).iter().map(|rule| Tag::dispatched(lark, reads, rule));
+    let tags = tags.collect::<Result<Vec<_>, _>>()?;
+    let triggers: Vec<&str> = tags.iter().map(|tag| tag.begin).collect();
+    let excludes = marks(lark, format, "exclude")?;
+    Ok(triggered(lark, &triggers, &tags, &excludes, false, format.get("loop") == Some(&Value::Bool(false))))
 }
 
 fn refuse_unkept(format: &Value) -> Result<(), GrammarError> {
@@ -271,6 +276,10 @@ fn triggered(
 
 fn text<'a>(value: &'a Value, key: &str) -> &'a str {
     value.get(key).and_then(Value::as_str).unwrap_or_default()
+}
+
+fn flag(value: &Value, key: &str) -> bool {
+    value.get(key) == Some(&Value::Bool(true))
 }
 
 fn list(value: &Value) -> &[Value] {

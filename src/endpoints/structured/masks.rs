@@ -51,7 +51,7 @@ impl Masks {
         if is_wide && self.refused < DRAWS {
             return false;
         }
-        self.left -= 1;
+        self.left = self.left.saturating_sub(1);
         true
     }
 }
