@@ -113,6 +113,9 @@ fn grammars_in_tags() {
     let either = json!({"type": "or", "elements": [grammar(sum), {"type": "sequence", "elements":
         [{"type": "const_string", "value": "say "}, {"type": "regex", "pattern": "[a-c]+"}, grammar(word)]}]});
     assert_takes(&tag(either), &["1+2", "say abx", "say c{y}"], &["say ", "say x", "1+a", "ab"]);
+    // As render writes it beside calls that may come.
+    let lark = tag(inside("<l>", grammar("start: \"a\" n\nn: /[0-9]{2}/")));
+    assert_takes(&lark, &["<l>a12</x>"], &["<l>a1</x>", "<l>b12</x>"]);
 }
 
 #[test]
@@ -216,7 +219,7 @@ fn what_is_wrong_is_said() {
         ),
         (tag(json!({"type": "json_schema", "json_schema": true, "any_order": true})), "any_order"),
         (tag(json!({"type": "json_schema", "json_schema": true, "excludes": ["a"]})), "excludes"),
-        (tag(json!({"type": "grammar", "grammar": "start: \"a\""})), "root ::="),
+        (tag(json!({"type": "grammar"})), "start"),
         (tag(json!({"type": "token", "token": "<nothing>"})), "no special token"),
         (tag(json!({"type": "repeat", "min": 3, "max": 2, "content": {"type": "any_text"}})), "repeat"),
     ] {

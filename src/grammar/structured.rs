@@ -27,7 +27,7 @@ pub(super) fn grammar(given: &Value, specials: &Specials) -> Result<TopLevelGram
         return Ok(single(lark(writer.finish(&choices.join(" | ")))));
     }
     if let Some(text) = set("grammar").and_then(Value::as_str) {
-        return Ok(single(lark(if gbnf::is_gbnf(text) { gbnf::to_lark(text)? } else { text.to_owned() })));
+        return Ok(single(lark(gbnf::as_lark(text)?)));
     }
     Err(GrammarError::invalid(
         "structured_outputs sets none of json, regex, choice, grammar, json_object, structural_tag",

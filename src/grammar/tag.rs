@@ -45,7 +45,7 @@ fn read<'a>(lark: &mut Lark<'a>, format: &'a Value) -> Result<String, GrammarErr
     Ok(match text(format, "type") {
         "const_string" => lark.literal(text(format, "value")),
         "regex" => regex(text(format, "pattern")),
-        "grammar" => grammar(lark, text(format, "grammar"))?,
+        "grammar" => lark.nested(&gbnf::as_lark(text(format, "grammar"))?),
         "any_text" => {
             let body = lark.text_without(&texts(&format["excludes"]));
             lark.rule(&body)
@@ -115,14 +115,6 @@ fn refuse_unkept(format: &Value) -> Result<(), GrammarError> {
 
 fn all<'a>(lark: &mut Lark<'a>, formats: &'a Value) -> Result<Vec<String>, GrammarError> {
     list(formats).iter().map(|format| read(lark, format)).collect()
-}
-
-/// EBNF only, as in vLLM; its rules are its own.
-fn grammar(lark: &mut Lark<'_>, text: &str) -> Result<String, GrammarError> {
-    if !gbnf::is_gbnf(text) {
-        return Err(GrammarError::invalid("a grammar inside a structural tag must be EBNF with a rule `root ::= …`"));
-    }
-    Ok(lark.nested(&gbnf::to_lark(text)?))
 }
 
 /// How often something comes: from `min` to `max` times, where -1 is no limit.
