@@ -18,6 +18,7 @@ pub(super) struct EngineFamilies {
     failures: IntCounterVec,
     ejections: IntCounterVec,
     resumes: IntCounterVec,
+    reconnects: IntCounterVec,
     available: IntGaugeVec,
     first_token: HistogramVec,
     known: Mutex<HashMap<String, Weak<EngineMetrics>>>,
@@ -38,6 +39,8 @@ pub struct EngineMetrics {
     pub ejections: IntCounter,
     /// Replies that began elsewhere and went on at it.
     pub resumes: IntCounter,
+    /// Requests that were sent again because an idle connection was closed.
+    pub reconnects: IntCounter,
     url: String,
     /// The kinds of failures that there were.
     failed: Mutex<BTreeSet<&'static str>>,
@@ -87,6 +90,11 @@ impl EngineFamilies {
                 "Replies that began at another engine and went on at this one.",
                 &["engine"],
             )?,
+            reconnects: counter(
+                "couplet_engine_reconnects_total",
+                "Requests that were sent again, on a new connection, because the engine had closed an idle one.",
+                &["engine"],
+            )?,
             known: Mutex::default(),
         }))
     }
@@ -104,6 +112,7 @@ impl EngineFamilies {
             outstanding_tokens: self.outstanding_tokens.with_label_values(&[url]),
             ejections: self.ejections.with_label_values(&[url]),
             resumes: self.resumes.with_label_values(&[url]),
+            reconnects: self.reconnects.with_label_values(&[url]),
             url: url.to_owned(),
             failed: Mutex::default(),
             families: Arc::clone(self),
@@ -129,7 +138,7 @@ impl Drop for EngineMetrics {
             let _ = gauge.remove_label_values(&labels); // fails where it is gone, which is as good
         }
         let _ = self.families.first_token.remove_label_values(&labels);
-        for counter in [&self.families.ejections, &self.families.resumes] {
+        for counter in [&self.families.ejections, &self.families.resumes, &self.families.reconnects] {
             let _ = counter.remove_label_values(&labels);
         }
         for kind in self.failed.lock().unwrap_or_else(PoisonError::into_inner).iter() {
@@ -271,10 +280,10 @@ mod tests {
         let series = || registry.gather().iter().map(|family| family.get_metric().len()).sum::<usize>();
         let (first, second) = (families.engine("http://a"), families.engine("http://a"));
         first.resumes.inc();
-        assert_eq!((second.resumes.get(), series()), (1, 6));
+        assert_eq!((second.resumes.get(), series()), (1, 7));
         first.failed("connect");
         drop(first);
-        assert_eq!(series(), 7);
+        assert_eq!(series(), 8);
         drop(second);
         assert_eq!(series(), 0);
         assert_eq!(families.engine("http://a").resumes.get(), 0);
