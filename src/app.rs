@@ -13,6 +13,7 @@ use tokio::net::TcpListener;
 
 use crate::config::{ConfigError, ModelSettings, Settings};
 use crate::endpoints::live::Live;
+use crate::endpoints::route::Route;
 use crate::endpoints::{self, Context, Heavy};
 use crate::metrics::Metrics;
 use crate::model::LoadError;
@@ -90,6 +91,7 @@ impl App {
             warn_of_prompts();
         }
         let metrics = Arc::new(Metrics::new()?);
+        Route::announce(&metrics);
         let load = |model: &ModelSettings| Running::load(model.clone(), &metrics, None);
         let running: Vec<Running> = settings.models.iter().map(load).collect::<Result<_, StartError>>()?;
         metrics.lifecycle.config_holds();
@@ -233,6 +235,7 @@ fn endpoint_settings(settings: &Settings) -> endpoints::Settings {
         api_keys: settings.api_keys.clone(),
         max_body_bytes: settings.max_body_bytes,
         log_prompts: settings.log_prompts,
+        vllm_metric_names: settings.vllm_metric_names,
         drain_grace: settings.drain_grace,
         drain_timeout: settings.drain_timeout,
     }

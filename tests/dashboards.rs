@@ -8,13 +8,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
+use couplet::metrics::vllm;
 use couplet::sim::Faults;
 use serde_json::{Value, json};
 use support::chat::chat;
 use support::couplet::Couplet;
 use support::http::{self, Events};
 use support::sim::Engine;
-use support::{pool, tiny};
+use support::{pool, scrape, tiny};
 
 const DIR: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/dashboards");
 const TEXT: &str = "</think>\n\nOne, two, three.";
@@ -51,6 +52,42 @@ fn metrics(query: &str) -> BTreeSet<String> {
     let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | ':');
     let words = query.split(|c: char| !is_name(c));
     words.filter(|word| PREFIXES.iter().any(|prefix| word.starts_with(prefix))).map(str::to_owned).collect()
+}
+
+/// A row of the table of metrics.
+struct Row {
+    kind: String,
+    labels: BTreeSet<String>,
+    meaning: String,
+    panel: String,
+}
+
+/// The README's table of metrics, by name.
+fn table(readme: &str) -> BTreeMap<String, Row> {
+    let rows = readme.lines().filter(|line| PREFIXES.iter().any(|prefix| line.starts_with(&format!("| `{prefix}"))));
+    let read = |line: &str| {
+        let cells: Vec<&str> = line.trim_matches('|').split(" | ").map(str::trim).collect();
+        let [name, kind, labels, meaning, panel] = cells.try_into().unwrap_or_else(|_| panic!("no row: {line}"));
+        let labels = labels.split(", ").filter(|label| !label.is_empty()).map(|label| label.replace('`', ""));
+        let [kind, meaning, panel] = [kind, meaning, panel].map(str::to_owned);
+        (name.replace('`', ""), Row { kind, labels: labels.collect(), meaning, panel })
+    };
+    rows.map(read).collect()
+}
+
+/// The dashboards that have a panel of a metric, or of its buckets.
+fn shown_in(boards: &BTreeMap<String, Value>, name: &str) -> BTreeSet<String> {
+    let asks = |query: &str| {
+        metrics(query)
+            .iter()
+            .any(|asked| asked.strip_prefix(name).is_some_and(|rest| ["", "_bucket", "_sum", "_count"].contains(&rest)))
+    };
+    let has = |board: &&Value| {
+        let targets = panels(board).iter().flat_map(|panel| panel["targets"].as_array().into_iter().flatten());
+        targets.map(|target| target["expr"].as_str().unwrap()).any(asks)
+    };
+    let of = |name: &str| name.trim_end_matches(".json").to_owned();
+    boards.iter().filter(|(_, board)| has(board)).map(|(name, _)| of(name)).collect()
 }
 
 /// The names in a scrape.
@@ -105,6 +142,31 @@ async fn every_metric_that_is_asked_for_exists() {
     assert!(asked.len() > 20, "{asked:?}");
     let missing: Vec<&String> = asked.difference(&there).collect();
     assert!(missing.is_empty(), "asked for and not there: {missing:?}");
+}
+
+/// The table names what is in a scrape, with its kind, its labels and its meaning, and says where each has its panel.
+#[tokio::test]
+async fn the_readme_tells_what_a_scrape_has() {
+    let (couplet, _engines) = busy().await;
+    let there = scrape::families(&scrape::scrape(&couplet).await);
+    let readme = fs::read_to_string(Path::new(DIR).join("README.md")).unwrap();
+    let (told, boards) = (table(&readme), dashboards());
+    assert_eq!(told.keys().collect::<Vec<_>>(), there.keys().collect::<Vec<_>>());
+    for (name, row) in told {
+        let family = &there[&name];
+        assert_eq!((&row.kind, &row.labels, &row.meaning), (&family.kind, &family.labels, &family.help), "{name}");
+        let boards = shown_in(&boards, &name);
+        let said: BTreeSet<String> = row.panel.split(", ").map(str::to_owned).collect();
+        let has_reason = boards.is_empty() && row.panel.starts_with("no: ") && row.panel.len() > 20;
+        assert!(
+            has_reason || said == boards,
+            "{name}: the table says {:?}, and its panels are in {boards:?}",
+            row.panel
+        );
+    }
+    for (ours, theirs) in vllm::SAME {
+        assert!(readme.contains(&format!("| `{theirs}` | `{ours}` |")), "no row of {theirs}");
+    }
 }
 
 #[test]

@@ -30,6 +30,7 @@ fn the_commented_file_says_the_defaults() {
     let least = File::read(&path("config/minimal.yaml")).unwrap().check().unwrap();
     assert_eq!((&written.host, written.port), (&least.host, least.port));
     assert_eq!(written.max_body_bytes, least.max_body_bytes);
+    assert_eq!(written.vllm_metric_names, least.vllm_metric_names);
     let (written, least) = (&written.models[0], &least.models[0]);
     assert_eq!(written.pool, least.pool);
     assert_eq!(written.engines, least.engines);

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use crate::app::{App, Source, StartError};
 use crate::config::file::{EngineFile, ModelFile};
 use crate::config::{ConfigError, Draft, Problems, Settings};
-use crate::engine::client::http_client;
+use crate::engine::connections::http_client;
 use crate::traces::Tracer;
 
 /// Longest wait for a connection to where spans are exported.
@@ -93,6 +93,9 @@ pub struct ServeArgs {
     /// Write every prompt and reply of the coupled routes to the log, as clear text.
     #[arg(long, env = "COUPLET_LOG_PROMPTS", num_args = 0..=1, default_missing_value = "true")]
     pub log_prompts: Option<bool>,
+    /// Tell of replies in /metrics under vLLM's names too (vllm:time_to_first_token_seconds and others).
+    #[arg(long, env = "COUPLET_VLLM_METRIC_NAMES", num_args = 0..=1, default_missing_value = "true")]
+    pub vllm_metric_names: Option<bool>,
 }
 
 impl ServeArgs {
@@ -105,7 +108,7 @@ impl ServeArgs {
 
     fn lay_over(self, Draft { file, problems }: &mut Draft) {
         let mut over = Over(problems);
-        lay_over!(over, "", file, self: host port admin max_body_bytes log_prompts);
+        lay_over!(over, "", file, self: host port admin max_body_bytes vllm_metric_names log_prompts);
         over.set_list("api_key", &mut file.api_key, self.api_key);
         if file.models.is_empty() {
             file.models.push(ModelFile::default());

@@ -56,6 +56,7 @@ pub(super) fn settings(file: File, problems: &mut Problems) -> Settings {
         admin,
         api_keys,
         max_body_bytes: file.max_body_bytes.unwrap_or(DEFAULT_MAX_BODY_BYTES),
+        vllm_metric_names: file.vllm_metric_names.unwrap_or(false),
         drain_grace,
         drain_timeout,
         log_prompts: file.log_prompts.unwrap_or(false),

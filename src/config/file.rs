@@ -22,6 +22,8 @@ pub struct File {
     pub api_key: Vec<String>,
     /// Longest request body, in bytes.
     pub max_body_bytes: Option<usize>,
+    /// Whether `/metrics` tells of replies under vLLM's names too.
+    pub vllm_metric_names: Option<bool>,
     /// After a signal to stop: how long requests are still taken, so that load balancers see that readiness is off.
     pub drain_grace: Option<f64>,
     /// After that: how long streams may go on.

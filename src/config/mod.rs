@@ -41,6 +41,8 @@ pub struct Settings {
     pub api_keys: Vec<String>,
     /// Longest request body, in bytes.
     pub max_body_bytes: usize,
+    /// Whether `/metrics` tells of replies under vLLM's names too.
+    pub vllm_metric_names: bool,
     /// After a signal to stop: how long requests are still taken.
     pub drain_grace: Duration,
     /// After that: how long streams may go on.

@@ -63,7 +63,7 @@ fn metrics(context: &Context) -> Response {
     for pool in context.models.iter().filter_map(|served| served.pool.as_ref()) {
         pool.members().iter().for_each(|member| member.tell_availability(now));
     }
-    response::text("text/plain; version=0.0.4; charset=utf-8", context.metrics.text())
+    response::text("text/plain; version=0.0.4; charset=utf-8", context.metrics.text(context.settings.vllm_metric_names))
 }
 
 /// `GET /v1/models`: an entry per served name, as vLLM writes them.

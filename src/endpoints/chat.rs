@@ -18,7 +18,7 @@ use crate::derender::pieces::Pieces;
 use crate::derender::prompt_logprobs::PromptLogprobs;
 use crate::derender::text::Finish;
 use crate::engine::EngineError;
-use crate::metrics::{Meter, ParserMetrics, Stage};
+use crate::metrics::{Expected, Meter, ParserMetrics, Stage};
 use crate::parsers::{Events, Message};
 use crate::render;
 use crate::respond::body::ByteStream;
@@ -64,6 +64,7 @@ pub async fn create(context: Arc<Context>, head: &Head, body: &Bytes) -> Result<
     let caller = coupled::caller(head, pool, request.user.as_deref());
     let interval = pool.options().keep_alive_interval;
     let grammar = context.heavy.read(body.len(), || structured::take(served, &mut generate, Some(&plan)))?;
+    let engine_streams = generate.streams() || grammar.is_some();
     let generations =
         coupled::generate(Arc::clone(pool), caller, vec![(generate, grammar)], Arc::clone(&context.metrics.stages));
     let reply = async move {
@@ -76,7 +77,7 @@ pub async fn create(context: Arc<Context>, head: &Head, body: &Bytes) -> Result<
         Ok::<_, ApiError>(Reply {
             envelope,
             style,
-            meter: measure(prompt.len(), choices as usize),
+            meter: measure(Expected { prompt: prompt.len(), choices: choices as usize, engine_streams }),
             transcript,
             choices: (0..choices).map(|_| Choice::new(&plan, &prompt)).collect(),
             role: role(&request).to_owned(),
@@ -245,6 +246,9 @@ impl Reply {
         let step = self.plan.text.step(&mut choice.state.text, arrived, &mut choice.pieces);
         self.note(index, arrived, before);
         let choice = &mut self.choices[index];
+        if step.kept > 0 {
+            self.meter.kept(index);
+        }
         choice.token_ids.extend_from_slice(&arrived.token_ids.as_deref().unwrap_or_default()[..step.kept]);
         choice.finish = step.finish;
         let stopped_here = choice.finish.as_ref().is_some_and(|finish| finish.stopped_here);
@@ -288,7 +292,7 @@ impl Reply {
         let Some(finish) = &choice.finish else { return };
         let stop_reason = self.plan.text.stop_tokens.reported(finish.stop_reason.clone());
         let finish_reason = self.plan.whole_finish_reason(finish, &message.tool_calls);
-        self.meter.record().finished(&finish_reason);
+        self.meter.finished(&finish_reason);
         let whole = WholeChoice {
             index: index as u32,
             role: &self.role,
@@ -377,7 +381,7 @@ impl Streamed {
         choice.finish.clone_from(&step.finish);
         reply.note(index, arrived, before);
         if let Some(finish) = &step.finish {
-            reply.meter.record().finished(&finish.reason);
+            reply.meter.finished(&finish.reason);
         }
         coupled::count_fallbacks(&reply.metrics, events.fallbacks());
         let logprobs = reply.logprobs(arrived, &mut context, step.kept);

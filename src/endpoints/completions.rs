@@ -20,7 +20,7 @@ use crate::derender::pieces::Pieces;
 use crate::derender::prompt_logprobs::PromptLogprobs;
 use crate::derender::text::{Finish, Plan, State};
 use crate::engine::EngineError;
-use crate::metrics::{Meter, Stage};
+use crate::metrics::{Expected, Meter, Stage};
 use crate::respond::body::ByteStream;
 use crate::respond::completion::{self, write_chunk, write_whole_choice};
 use crate::respond::envelope::Envelope;
@@ -59,6 +59,7 @@ pub async fn create(context: Arc<Context>, head: &Head, body: &Bytes) -> Result<
         let grammar = context.heavy.read(body.len(), || structured::take(served, &mut request, None))?;
         requests.push((request, grammar));
     }
+    let engine_streams = from_engine || requests.iter().any(|(_, grammar)| grammar.is_some());
     let envelope = Envelope::new(&id, "text_completion", coupled::now(), served.called(request.model.as_deref()));
     let n = usize::try_from(request.n).unwrap_or(1).max(1);
     let transcript = {
@@ -79,7 +80,8 @@ pub async fn create(context: Arc<Context>, head: &Head, body: &Bytes) -> Result<
         .within_rank();
         let choices: Vec<_> =
             prompts.iter().flat_map(|prompt| (0..n).map(|_| Choice::new(&plan, &prompt.ids))).collect();
-        let meter = measure(prompts.iter().map(|prompt| prompt.ids.len()).sum(), choices.len());
+        let prompt = prompts.iter().map(|prompt| prompt.ids.len()).sum();
+        let meter = measure(Expected { prompt, choices: choices.len(), engine_streams });
         Ok::<_, ApiError>(Reply { envelope, style, meter, transcript, generations, request, plan, prompts, n, choices })
     };
     if !streams {
@@ -217,7 +219,7 @@ impl Reply {
         }
         choice.finish = step.finish;
         if let Some(finish) = &choice.finish {
-            self.meter.record().finished(&finish.reason);
+            self.meter.finished(&finish.reason);
         }
         if self.request.logprobs.is_none() {
             return (step.kept, None);
@@ -283,6 +285,9 @@ impl Reply {
         }
         let mut pieces = std::mem::take(&mut self.choices[slot].pieces);
         let (kept, logprobs) = self.read(slot, arrived, prompt_logprobs, &mut pieces);
+        if kept > 0 {
+            self.meter.kept(slot);
+        }
         let choice = &mut self.choices[slot];
         choice.told_prompt = true;
         choice.pieces = pieces;

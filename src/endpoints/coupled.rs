@@ -17,7 +17,7 @@ use crate::api::error::ApiError;
 use crate::api::generate::{GenerateRequest, GenerateResponse};
 use crate::api::sampling::StreamOptions;
 use crate::engine::{Caller, Pool};
-use crate::metrics::{Cause, Meter, ParserMetrics, Record, Stage, Stages};
+use crate::metrics::{Cause, Expected, Meter, ParserMetrics, Record, Stage, Stages};
 use crate::model::template::LocalTime;
 use crate::parsers::Fallbacks;
 use crate::render::{self, Rendered};
@@ -154,11 +154,11 @@ pub(super) fn count_fallbacks(metrics: &ParserMetrics, fallbacks: Fallbacks) {
     }
 }
 
-/// Measures the reply to a prompt of so many tokens, of so many choices, once an engine answers.
-pub(super) fn measure(context: &Context, head: &Head, served: &Served) -> impl FnOnce(usize, usize) -> Meter + use<> {
+/// Measures a reply, once an engine answers.
+pub(super) fn measure(context: &Context, head: &Head, served: &Served) -> impl FnOnce(Expected) -> Meter + use<> {
     let (metrics, record) = (Arc::clone(&context.metrics), Arc::clone(&head.record));
     let model = served.name().to_owned();
-    move |prompt, choices| metrics.meter(&record, &model, prompt, choices)
+    move |reply| metrics.meter(&record, &model, reply)
 }
 
 /// A reply that has begun ends with this error, of which the engine is the cause unless time is.

@@ -28,7 +28,7 @@ use crate::engine::Pool;
 use crate::grammar::{GrammarError, Grammars};
 use crate::metrics::{GrammarMetrics, Metrics, Record};
 use crate::model::Model;
-use crate::parsers::Dialect;
+use crate::parsers::{Dialect, Fallback};
 use crate::respond::http::{self as response, Response};
 use crate::traces::{Trace, Tracer};
 pub use heavy::Heavy;
@@ -82,8 +82,16 @@ pub struct Served {
 impl Served {
     /// A model, what it speaks, and its engines.
     pub fn new(model: Arc<Model>, dialect: Option<Arc<Dialect>>, pool: Option<Arc<Pool>>, metrics: &Metrics) -> Self {
-        let grammar_metrics = metrics.grammar(model.names().first().map_or("", String::as_str));
-        Self { model, dialect, pool, grammars: OnceLock::new(), grammar_metrics }
+        let name = model.names().first().map_or("", String::as_str);
+        let grammar_metrics = metrics.grammar(name);
+        let coupled = [Route::Chat, Route::Completions].map(Route::name);
+        metrics.expect_model(name, if pool.is_some() { &coupled } else { &[] });
+        let served = Self { model, dialect, pool, grammars: OnceLock::new(), grammar_metrics };
+        if served.dialect.is_some() {
+            let parser = metrics.parser(served.parser_name());
+            Fallback::ALL.iter().for_each(|reason| parser.fell_back(reason.name(), 0));
+        }
+        served
     }
 
     /// Its tokens, ready for grammars; read when the first one comes.
@@ -154,6 +162,8 @@ pub struct Settings {
     pub max_body_bytes: usize,
     /// Whether prompts and replies are written to the log.
     pub log_prompts: bool,
+    /// Whether `/metrics` tells of replies under vLLM's names too.
+    pub vllm_metric_names: bool,
     /// After a signal to stop: how long requests are still taken.
     pub drain_grace: Duration,
     /// After that: how long requests may go on.

@@ -1,5 +1,10 @@
 //! The routes, their methods and their names in metrics.
 
+use crate::metrics::Metrics;
+
+/// What paths that are none of the routes are called in metrics.
+pub const UNKNOWN: &str = "other";
+
 /// The routes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Route {
@@ -76,6 +81,22 @@ impl Route {
     /// Whether it only tells about the server: such routes are answered until the end.
     pub fn only_tells(self) -> bool {
         self.allowed() != "POST"
+    }
+
+    /// The statuses that are counted from the start.
+    fn statuses(self) -> &'static [u16] {
+        match self {
+            Self::Chat | Self::Completions => &[200, 400, 404, 429, 499, 500, 502, 503, 504],
+            Self::Ready => &[200, 503],
+            _ if self.only_tells() => &[200],
+            _ => &[200, 400, 404, 499, 500, 503],
+        }
+    }
+
+    /// What is counted of the routes begins.
+    pub fn announce(metrics: &Metrics) {
+        Self::ALL.iter().for_each(|route| metrics.expect_route(route.name(), route.statuses(), !route.only_tells()));
+        metrics.expect_route(UNKNOWN, &[404], false);
     }
 
     /// Its path, and its name in metrics.

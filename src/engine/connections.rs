@@ -10,7 +10,7 @@ use std::io::ErrorKind;
 use std::time::{Duration, Instant};
 
 use http::Method;
-use reqwest::{Client, RequestBuilder, Response};
+use reqwest::{Client, ClientBuilder, RequestBuilder, Response};
 use tower::util::MapRequestLayer;
 
 use crate::metrics::EngineMetrics;
@@ -25,6 +25,17 @@ tokio::task_local! {
     static IS_NEW: Cell<bool>;
 }
 
+/// A client for anybody else who is asked now and then: no proxies from the environment, no overall timeout.
+pub fn http_client(connect_timeout: Duration) -> Result<Client, reqwest::Error> {
+    builder(connect_timeout).build()
+}
+
+fn builder(connect_timeout: Duration) -> ClientBuilder {
+    // Fails where a provider is installed already, which is as good.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    Client::builder().connect_timeout(connect_timeout).tcp_nodelay(true).no_proxy()
+}
+
 /// A client for engines: no proxies from the environment, no overall timeout (streams are long).
 #[derive(Debug, Clone)]
 pub struct Connections {
@@ -36,11 +47,9 @@ pub struct Connections {
 impl Connections {
     /// For engines that take no longer than this to accept a connection.
     pub fn new(connect_timeout: Duration) -> Result<Self, reqwest::Error> {
-        // Fails where a provider is installed already, which is as good.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        let builder = || Client::builder().connect_timeout(connect_timeout).tcp_nodelay(true).no_proxy();
-        let kept = builder().pool_idle_timeout(IDLE_TIMEOUT).connector_layer(MapRequestLayer::new(noted));
-        Ok(Self { kept: kept.build()?, fresh: builder().pool_max_idle_per_host(0).build()? })
+        let kept =
+            builder(connect_timeout).pool_idle_timeout(IDLE_TIMEOUT).connector_layer(MapRequestLayer::new(noted));
+        Ok(Self { kept: kept.build()?, fresh: builder(connect_timeout).pool_max_idle_per_host(0).build()? })
     }
 
     /// A request that is not sent yet.

@@ -54,6 +54,12 @@ impl LifecycleMetrics {
         Ok(metrics)
     }
 
+    /// All series of a model exist.
+    pub(super) fn expect(&self, model: &str) {
+        self.discovered.with_label_values(&[model]);
+        self.discovery_failures.with_label_values(&[model]);
+    }
+
     /// A configuration holds from now on.
     pub fn config_holds(&self) {
         self.generation.inc();

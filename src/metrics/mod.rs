@@ -1,7 +1,9 @@
 //! What couplet counts, as Prometheus text, and the line that is logged of every request.
 //!
-//! Labels are bounded: routes, status codes, models and engines of the settings, never what a user wrote. Where vLLM's front
-//! end has a metric of the same meaning, the buckets are the same: queries carry over with another name.
+//! Labels are bounded: routes, status codes, models and engines of the settings, never what a user wrote. What is known of
+//! them from the start has its series from the start, with 0, so that a rate sees the first time that something happens.
+//! Where vLLM's front end has a metric of the same meaning, the buckets are the same: queries carry over with another name,
+//! and [the same numbers](vllm) may be had under vLLM's.
 
 mod grammar;
 pub mod lifecycle;
@@ -10,6 +12,8 @@ mod pool;
 mod replies;
 mod requests;
 mod stages;
+mod times;
+pub mod vllm;
 
 use std::sync::Arc;
 
@@ -21,8 +25,8 @@ use lifecycle::LifecycleMetrics;
 pub use parsers::ParserMetrics;
 use pool::{EngineFamilies, PoolFamilies};
 pub use pool::{EngineMetrics, PoolMetrics};
-pub use replies::Meter;
 use replies::ReplyFamilies;
+pub use replies::{Expected, Meter};
 use requests::RequestFamilies;
 pub use requests::{Cause, Outcome, Record};
 pub use stages::{Stage, Stages};
@@ -98,9 +102,23 @@ impl Metrics {
         self.requests.in_flight()
     }
 
-    /// Measures a reply of `choices` to a prompt of so many tokens.
-    pub fn meter(&self, record: &Arc<Record>, model: &str, prompt: usize, choices: usize) -> Meter {
-        self.replies.meter(Arc::clone(record), Arc::clone(&self.stages), model, prompt, choices)
+    /// A route is served, which answers with these statuses, and may do work: its series begin.
+    pub fn expect_route(&self, route: &str, statuses: &[u16], is_work: bool) {
+        self.requests.expect(route, statuses, is_work);
+    }
+
+    /// A model is served, whose engines answer on these routes: its series begin.
+    pub fn expect_model(&self, model: &str, routes: &[&str]) {
+        self.template_errors.with_label_values(&[model]);
+        routes.iter().for_each(|route| self.replies.expect(route, model));
+        if !routes.is_empty() {
+            self.lifecycle.expect(model);
+        }
+    }
+
+    /// Measures a reply of a model.
+    pub fn meter(&self, record: &Arc<Record>, model: &str, reply: Expected) -> Meter {
+        self.replies.meter(Arc::clone(record), Arc::clone(&self.stages), model, reply)
     }
 
     /// A model's chat template, or the request's own, refused a request.
@@ -133,8 +151,12 @@ impl Metrics {
         self.grammars.of(model)
     }
 
-    /// All metrics in Prometheus' text format.
-    pub fn text(&self) -> String {
-        TextEncoder::new().encode_to_string(&self.registry.gather()).unwrap_or_default()
+    /// All metrics in Prometheus' text format; those of replies under vLLM's names too, where `vllm_names` says so.
+    pub fn text(&self, vllm_names: bool) -> String {
+        let mut families = self.registry.gather();
+        if vllm_names {
+            families.extend(vllm::renamed(&families));
+        }
+        TextEncoder::new().encode_to_string(&families).unwrap_or_default()
     }
 }

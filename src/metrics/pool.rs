@@ -1,6 +1,6 @@
 //! What is counted of engines and their pools.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use prometheus::{
@@ -8,6 +8,10 @@ use prometheus::{
 };
 
 use super::replies::FIRST_TOKEN_BUCKETS;
+
+/// How requests fail at engines.
+const FAILURES: [&str; 10] =
+    ["connect", "busy", "refused", "status", "broken", "garbage", "too_large", "gave_up", "timeout", "reported"];
 
 /// The metrics of all engines. An engine that left the pools leaves no series behind: where pools follow DNS, addresses
 /// come and go without end.
@@ -42,8 +46,6 @@ pub struct EngineMetrics {
     /// Requests that were sent again because an idle connection was closed.
     pub reconnects: IntCounter,
     url: String,
-    /// The kinds of failures that there were.
-    failed: Mutex<BTreeSet<&'static str>>,
     families: Arc<EngineFamilies>,
 }
 
@@ -114,9 +116,9 @@ impl EngineFamilies {
             resumes: self.resumes.with_label_values(&[url]),
             reconnects: self.reconnects.with_label_values(&[url]),
             url: url.to_owned(),
-            failed: Mutex::default(),
             families: Arc::clone(self),
         });
+        FAILURES.iter().for_each(|kind| drop(self.failures.with_label_values(&[url, kind])));
         known.insert(url.to_owned(), Arc::downgrade(&metrics));
         metrics
     }
@@ -141,7 +143,7 @@ impl Drop for EngineMetrics {
         for counter in [&self.families.ejections, &self.families.resumes, &self.families.reconnects] {
             let _ = counter.remove_label_values(&labels);
         }
-        for kind in self.failed.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+        for kind in FAILURES {
             let _ = self.families.failures.remove_label_values(&[self.url.as_str(), kind]);
         }
     }
@@ -150,13 +152,17 @@ impl Drop for EngineMetrics {
 impl EngineMetrics {
     /// A request failed in this way.
     pub fn failed(&self, kind: &'static str) {
-        self.failed.lock().unwrap_or_else(PoisonError::into_inner).insert(kind);
+        debug_assert!(FAILURES.contains(&kind), "{kind} is not known");
         self.families.failures.with_label_values(&[self.url.as_str(), kind]).inc();
     }
 }
 
 /// Seconds: from a place that comes free at once to the longest that anybody waits.
 const QUEUE_BUCKETS: [f64; 9] = [0.001, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0];
+/// Why requests are not let in.
+const REFUSALS: [&str; 3] = ["queue_full", "queue_timeout", "rate_limit"];
+/// What becomes of prompts for prefill engines.
+const PREFILLS: [&str; 3] = ["ok", "fallback", "failed"];
 
 /// The metrics of all pools, by the model that they run.
 #[derive(Debug)]
@@ -225,7 +231,7 @@ impl PoolFamilies {
             )?,
             prefix_hits: counter(
                 "couplet_pool_prefix_hit_tokens_total",
-                "Tokens of those that the chosen engine had served lately.",
+                "Tokens of such prompts that the chosen engine had served lately.",
             )?,
             running: gauge("couplet_pool_running_requests", "Requests that were let in and not answered in full.")?,
             queued: gauge("couplet_pool_queued_requests", "Requests that wait for a place.")?,
@@ -237,6 +243,8 @@ impl PoolFamilies {
 
     /// The metrics of the pool of a model.
     pub(super) fn pool(&self, model: &str) -> Arc<PoolMetrics> {
+        REFUSALS.iter().for_each(|reason| drop(self.refused.with_label_values(&[model, reason])));
+        PREFILLS.iter().for_each(|outcome| drop(self.prefills.with_label_values(&[model, outcome])));
         Arc::new(PoolMetrics {
             running: self.running.with_label_values(&[model]),
             queued: self.queued.with_label_values(&[model]),
@@ -254,6 +262,7 @@ impl PoolFamilies {
 impl PoolMetrics {
     /// A prompt was given to a prefill engine, and this became of it.
     pub fn prefilled(&self, outcome: &'static str) {
+        debug_assert!(PREFILLS.contains(&outcome), "{outcome} is not known");
         self.prefills.with_label_values(&[self.model.as_str(), outcome]).inc();
     }
 
@@ -265,6 +274,7 @@ impl PoolMetrics {
 
     /// A request was not let in.
     pub fn refused(&self, reason: &'static str) {
+        debug_assert!(REFUSALS.contains(&reason), "{reason} is not known");
         self.refused.with_label_values(&[self.model.as_str(), reason]).inc();
     }
 }
@@ -280,10 +290,11 @@ mod tests {
         let series = || registry.gather().iter().map(|family| family.get_metric().len()).sum::<usize>();
         let (first, second) = (families.engine("http://a"), families.engine("http://a"));
         first.resumes.inc();
-        assert_eq!((second.resumes.get(), series()), (1, 7));
+        let all = 7 + FAILURES.len();
+        assert_eq!((second.resumes.get(), series()), (1, all));
         first.failed("connect");
         drop(first);
-        assert_eq!(series(), 8);
+        assert_eq!(series(), all);
         drop(second);
         assert_eq!(series(), 0);
         assert_eq!(families.engine("http://a").resumes.get(), 0);

@@ -5,12 +5,13 @@ use std::time::{Duration, Instant};
 
 use prometheus::{HistogramOpts, HistogramVec, IntCounterVec, IntGaugeVec, Opts, Registry};
 
-/// Seconds: from a health check to the longest stream. From 0.3 on the buckets of vLLM's
-/// `vllm:e2e_request_latency_seconds`, so that queries for it carry over.
-const DURATION_BUCKETS: [f64; 28] = [
-    0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0,
-    50.0, 60.0, 120.0, 240.0, 480.0, 960.0, 1920.0, 7680.0,
+/// Seconds: the buckets of `vllm:e2e_request_latency_seconds`.
+pub(super) const VLLM_DURATION_BUCKETS: [f64; 21] = [
+    0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 50.0, 60.0, 120.0, 240.0, 480.0, 960.0,
+    1920.0, 7680.0,
 ];
+/// Seconds: before those, for what no engine answers.
+const SHORT_BUCKETS: [f64; 7] = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1];
 /// Most bytes of an id that are logged: clients choose them.
 const LOGGED_ID: usize = 128;
 
@@ -33,7 +34,8 @@ impl RequestFamilies {
             "couplet_request_duration_seconds",
             "From the request's headers to the end of its answer.",
         );
-        let duration = HistogramVec::new(duration.buckets(DURATION_BUCKETS.to_vec()), &["route"])?;
+        let duration =
+            HistogramVec::new(duration.buckets([&SHORT_BUCKETS[..], &VLLM_DURATION_BUCKETS[..]].concat()), &["route"])?;
         registry.register(Box::new(duration.clone()))?;
         let in_flight = Opts::new("couplet_requests_in_flight", "Requests not answered in full.");
         let in_flight = IntGaugeVec::new(in_flight, &["route"])?;
@@ -48,6 +50,18 @@ impl RequestFamilies {
             duration,
             in_flight,
         }))
+    }
+
+    /// All series of a route exist: of its answers with these statuses, and, where it does work, of its time and troubles.
+    pub(super) fn expect(&self, route: &str, statuses: &[u16], is_work: bool) {
+        for status in statuses {
+            self.requests.with_label_values(&[route, itoa::Buffer::new().format(*status)]);
+        }
+        self.in_flight.with_label_values(&[route]);
+        if is_work {
+            self.duration.with_label_values(&[route]);
+            Cause::ALL.iter().for_each(|cause| drop(self.aborts.with_label_values(&[route, cause.name()])));
+        }
     }
 
     /// A request begins, whose client calls it `id`.
@@ -82,6 +96,8 @@ pub enum Cause {
 }
 
 impl Cause {
+    const ALL: [Self; 5] = [Self::Client, Self::Engine, Self::Timeout, Self::Refused, Self::Shutdown];
+
     fn name(self) -> &'static str {
         match self {
             Self::Client => "client",

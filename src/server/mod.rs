@@ -33,7 +33,7 @@ use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::api::error::ApiError;
 use crate::endpoints::live::{Live, Phase};
-use crate::endpoints::route::Route;
+use crate::endpoints::route::{Route, UNKNOWN};
 use crate::endpoints::{self, Context};
 use crate::metrics::{Cause, Record};
 use crate::respond::body::Ending;
@@ -149,7 +149,7 @@ async fn handle(door: Door, live: Arc<Live>, request: Request) -> Result<Respons
     let context = live.context();
     let keys = &context.settings.api_keys;
     let route = Route::of(request.uri().path()).filter(|route| door.has(*route, keys));
-    let record = context.metrics.begin(route.map_or("other", Route::name), id_of(request.headers()));
+    let record = context.metrics.begin(route.map_or(UNKNOWN, Route::name), id_of(request.headers()));
     let is_work = !route.is_none_or(Route::only_tells);
     let trace = match route {
         Some(route @ (Route::Chat | Route::Completions)) => context.tracer.begin(route.name(), request.headers()),

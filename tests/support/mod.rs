@@ -8,5 +8,6 @@ pub mod couplet;
 pub mod dns;
 pub mod http;
 pub mod pool;
+pub mod scrape;
 pub mod sim;
 pub mod tiny;

@@ -6,7 +6,8 @@ use http::header::AUTHORIZATION;
 
 use super::exposition::Scrape;
 use super::told::Told;
-use crate::engine::client::{http_client, root_cause};
+use crate::engine::client::root_cause;
+use crate::engine::connections::http_client;
 
 /// couplet answers at once, or it is away.
 const PATIENCE: Duration = Duration::from_secs(5);
