@@ -18,7 +18,8 @@ use crate::endpoints::{self, Context, Heavy};
 use crate::metrics::Metrics;
 use crate::model::LoadError;
 use crate::parsers::DialectError;
-use crate::server::{self, Drain};
+use crate::server::{self, Doors, Drain};
+use crate::traces::{TraceError, Tracer};
 pub use reload::Source;
 use running::{Running, Watch};
 
@@ -35,12 +36,14 @@ pub enum StartError {
     #[error(transparent)]
     Dialect(#[from] DialectError),
     /// The port is taken, or the address is not ours.
-    #[error("cannot listen on {address}: {cause}; choose another with --host and --port")]
+    #[error("cannot listen on {address}: {cause}; choose another with {flags}")]
     Listen {
         /// What was asked for.
         address: String,
         /// What the system said.
         cause: std::io::Error,
+        /// What chooses it.
+        flags: &'static str,
     },
     /// No threads.
     #[error("the runtime cannot be started: {0}")]
@@ -48,6 +51,9 @@ pub enum StartError {
     /// The metrics cannot be registered.
     #[error("the metrics cannot be set up: {0}")]
     Metrics(#[from] prometheus::Error),
+    /// Spans cannot be exported.
+    #[error(transparent)]
+    Traces(#[from] TraceError),
     /// DNS cannot be asked.
     #[error("DNS cannot be asked: {0}")]
     Dns(String),
@@ -81,6 +87,9 @@ pub struct App {
 impl App {
     /// Loads the models. Blocks.
     pub fn load(settings: Settings) -> Result<Self, StartError> {
+        if settings.log_prompts {
+            warn_of_prompts();
+        }
         let metrics = Arc::new(Metrics::new()?);
         Route::announce(&metrics);
         let load = |model: &ModelSettings| Running::load(model.clone(), &metrics, None);
@@ -90,6 +99,7 @@ impl App {
             models: running.iter().map(|running| Arc::clone(&running.served)).collect(),
             settings: endpoint_settings(&settings),
             metrics,
+            tracer: Tracer::default(),
             known: Arc::default(),
             heavy: Arc::new(Heavy::new(std::thread::available_parallelism().map_or(1, usize::from))),
         };
@@ -101,16 +111,26 @@ impl App {
         Self { source: Some(source), ..self }
     }
 
+    /// Spans go there.
+    pub fn tracing_to(self, tracer: Tracer) -> Self {
+        self.live.replace(Context { tracer, ..Context::clone(&self.live.context()) });
+        self
+    }
+
     /// What requests that begin now can reach.
     pub fn context(&self) -> Arc<Context> {
         self.live.context()
     }
 
-    /// Opens the port.
-    pub async fn listen(&self) -> Result<TcpListener, StartError> {
-        let address = format!("{}:{}", self.settings.host, self.settings.port);
-        let listen = TcpListener::bind(&address).await;
-        listen.map_err(|cause| StartError::Listen { address, cause })
+    /// Opens the ports.
+    pub async fn listen(&self) -> Result<Doors, StartError> {
+        let Settings { host, port, admin, .. } = &self.settings;
+        let clients = listen(&format!("{host}:{port}"), "--host and --port").await?;
+        let admin = match admin {
+            Some(address) => Some(listen(address, "--admin").await?),
+            None => None,
+        };
+        Ok(Doors { clients, admin })
     }
 
     /// Looks for engines and asks each what it is, once. Tells what DNS does not answer.
@@ -124,7 +144,7 @@ impl App {
     }
 
     /// Serves until `stop` is done.
-    pub async fn serve(mut self, listener: TcpListener, stop: impl Future<Output = Stop>) {
+    pub async fn serve(mut self, doors: Doors, stop: impl Future<Output = Stop>) {
         self.watches = watch(&self.running).await;
         let live = Arc::clone(&self.live);
         let stop = async {
@@ -135,9 +155,11 @@ impl App {
             Drain { grace, timeout: settings.drain_timeout }
         };
         tokio::select! {
-            () = server::serve(listener, Arc::clone(&live), stop) => {}
+            () = server::serve(doors, Arc::clone(&live), stop) => {}
             never = self.follow() => match never {}
         }
+        let tracer = live.context().tracer.clone();
+        let _ = tokio::task::spawn_blocking(move || tracer.flush()).await; // what it could not send, it told
     }
 
     async fn follow(&mut self) -> Infallible {
@@ -164,8 +186,14 @@ impl App {
             known: Arc::default(),
             ..Context::clone(&context)
         });
-        if (&settings.host, settings.port) != (&self.settings.host, self.settings.port) {
-            tracing::warn!("host and port are taken over when couplet starts; it goes on listening where it does");
+        let doors = |settings: &Settings| (settings.host.clone(), settings.port, settings.admin.clone());
+        if doors(&settings) != doors(&self.settings) {
+            tracing::warn!(
+                "host, port and admin are taken over when couplet starts; it goes on listening where it does"
+            );
+        }
+        if settings.log_prompts && !self.settings.log_prompts {
+            warn_of_prompts();
         }
         (self.running, self.settings) = (running, settings);
         context.metrics.lifecycle.config_holds();
@@ -185,6 +213,19 @@ impl App {
     }
 }
 
+async fn listen(address: &str, flags: &'static str) -> Result<TcpListener, StartError> {
+    let listener = TcpListener::bind(address).await;
+    listener.map_err(|cause| StartError::Listen { address: address.to_owned(), cause, flags })
+}
+
+/// Nobody should find out later.
+fn warn_of_prompts() {
+    tracing::warn!(
+        "PROMPTS AND REPLIES ARE WRITTEN TO THE LOG, as clear text, for as long as log_prompts is set: whoever can read the \
+         log can read what users write"
+    );
+}
+
 async fn watch(running: &[Running]) -> Vec<Watch> {
     futures_util::future::join_all(running.iter().map(Running::watch)).await.into_iter().flatten().collect()
 }
@@ -193,6 +234,7 @@ fn endpoint_settings(settings: &Settings) -> endpoints::Settings {
     endpoints::Settings {
         api_keys: settings.api_keys.clone(),
         max_body_bytes: settings.max_body_bytes,
+        log_prompts: settings.log_prompts,
         vllm_metric_names: settings.vllm_metric_names,
         drain_grace: settings.drain_grace,
         drain_timeout: settings.drain_timeout,

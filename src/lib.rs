@@ -15,7 +15,7 @@
 //!
 //! Around the path: [`cli`] reads flags, [`app`] wires the parts, starts them, and follows changes of the settings. Beside
 //! it: [`api`] holds the wire types, [`model`] what is loaded once per served model, [`config`] the settings, [`metrics`]
-//! the counters, [`sim`] an engine without a model, [`demo`] a chat through both.
+//! the counters, [`traces`] spans, [`sim`] an engine without a model, [`demo`] a chat through both.
 
 pub mod api;
 pub mod app;
@@ -33,3 +33,4 @@ pub mod render;
 pub mod respond;
 pub mod server;
 pub mod sim;
+pub mod traces;

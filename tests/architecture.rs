@@ -7,22 +7,26 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Folder of `src` → folders that it may import.
-const MAY_USE: [(&str, &[&str]); 17] = [
+const MAY_USE: [(&str, &[&str]); 18] = [
     ("main", &["cli"]),
-    ("cli", &["app", "config", "demo", "endpoints", "engine", "sim", "parsers", "model"]),
+    ("cli", &["app", "config", "demo", "endpoints", "engine", "sim", "parsers", "model", "traces"]),
     ("demo", &["app", "config", "sim"]),
-    ("app", &["config", "server", "endpoints", "engine", "metrics", "model", "parsers"]),
+    ("app", &["config", "server", "endpoints", "engine", "metrics", "model", "parsers", "traces"]),
     ("config", &["engine", "model"]),
-    ("server", &["endpoints", "respond", "api", "metrics"]),
-    ("endpoints", &["api", "model", "render", "engine", "derender", "grammar", "respond", "metrics", "parsers"]),
+    ("server", &["endpoints", "respond", "api", "metrics", "traces"]),
+    (
+        "endpoints",
+        &["api", "model", "render", "engine", "derender", "grammar", "respond", "metrics", "parsers", "traces"],
+    ),
     ("render", &["api", "model", "parsers"]),
     ("derender", &["api", "model", "parsers"]),
     ("grammar", &["model", "parsers"]),
-    ("engine", &["api", "metrics"]),
+    ("engine", &["api", "metrics", "traces"]),
     ("respond", &["api", "derender", "metrics", "parsers"]),
     ("model", &["api", "parsers"]),
     ("sim", &["api"]),
     ("metrics", &[]),
+    ("traces", &["metrics"]),
     ("parsers", &[]),
     ("api", &[]),
 ];

@@ -217,3 +217,90 @@ async fn who_has_a_key_may_see_the_engines() {
     assert_eq!((&up["engine"], &up["available"], &up["reason"]), (&json!(engine.url), &json!(true), &Value::Null));
     assert_eq!((&up["breaker"]["failures_in_a_row"], &up["outstanding_tokens"]), (&json!(0), &json!(0)));
 }
+
+/// What is asked and answered in the tests of what is logged of it.
+async fn talk(couplet: &Couplet) {
+    let stream = json!({"stream": true});
+    for (id, more) in [("streamed", stream), ("whole", json!({}))] {
+        let body = chat(TEXT, more).to_string();
+        let headers = [("x-request-id", id), ("authorization", "Bearer the-key")];
+        let answer = http::send("POST", &format!("{}{CHAT}", couplet.url), &headers, Some(body.into_bytes())).await;
+        assert_eq!(answer.status, 200);
+        couplet.line_of(id).await;
+    }
+    let mut body = json!({"model": "tiny", "prompt": ["Long ago", "Once upon"], "request_id": "completed"});
+    body["vllm_xargs"] = tiny::says("there was a fox.");
+    let url = format!("{}/v1/completions", couplet.url);
+    let headers = [("authorization", "Bearer the-key")];
+    assert_eq!(http::send("POST", &url, &headers, Some(body.to_string().into_bytes())).await.status, 200);
+    couplet.line_of("completed").await;
+}
+
+#[tokio::test]
+async fn nothing_that_was_said_is_logged_at_any_level() {
+    let engine = Engine::start(tiny::engine_options()).await;
+    let couplet = Couplet::logging(&[&engine.url], &["--api-key", "the-key"], "trace");
+    talk(&couplet).await;
+    let log = couplet.log();
+    assert!(log.contains("\"TRACE\""), "the log has all levels");
+    for said in ["the-key", "weather in Paris", "three, four", "Long ago", "a fox"] {
+        assert!(!log.contains(said), "{said} is in the log:\n{log}");
+    }
+}
+
+#[tokio::test]
+async fn prompts_and_replies_are_logged_where_the_flag_says_so() {
+    let engine = Engine::start(tiny::engine_options()).await;
+    let couplet = Couplet::with_flags(&[&engine.url], &["--api-key", "the-key", "--log-prompts"]);
+    talk(&couplet).await;
+    let log = couplet.log();
+    assert!(!log.contains("the-key"), "{log}");
+    let lines: Vec<Value> = log.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    let warnings = lines.iter().filter(|line| line["level"] == "WARN");
+    assert_eq!(warnings.filter(|line| line["message"].as_str().unwrap().contains("PROMPTS AND REPLIES")).count(), 1);
+    let said = |what: &str, id: &str| -> Vec<(u64, String)> {
+        let is_meant =
+            |line: &&Value| line["target"] == "couplet::prompts" && line["message"] == what && line["id"] == id;
+        let text = |line: &Value| line["text"].as_str().unwrap().to_owned();
+        lines.iter().filter(is_meant).map(|line| (line["choice"].as_u64().unwrap_or(0), text(line))).collect()
+    };
+    for id in ["streamed", "whole"] {
+        let [(_, prompt)] = &said("prompt", id)[..] else { panic!("{log}") };
+        assert!(prompt.contains("<|im_start|>user\nWhat is the weather in Paris?<|im_end|>"), "{prompt}");
+        assert_eq!(said("reply", id), [(0, format!("{TEXT}<|im_end|>"))]);
+    }
+    let prompts: Vec<String> = said("prompt", "completed").into_iter().map(|(_, text)| text).collect();
+    assert_eq!(prompts, ["Long ago", "Once upon"]);
+    let reply = "there was a fox.<|im_end|>".to_owned();
+    assert_eq!(said("reply", "completed"), [(0, reply.clone()), (1, reply)]);
+}
+
+#[tokio::test]
+async fn a_reload_begins_and_ends_the_logging_of_prompts() {
+    let engine = Engine::start(tiny::engine_options()).await;
+    let config = |logs: bool| {
+        format!(
+            "reload_interval: 0\nlog_prompts: {logs}\nmodels:\n  - model: {}\n    served_model_name: [tiny]\n    \
+             engines: [{{url: \"{}\"}}]\n",
+            tiny::DIR,
+            engine.url
+        )
+    };
+    let couplet = Couplet::with_config(&config(false));
+    for (logs, id, applied) in [(true, "on", 1.0), (false, "off", 2.0)] {
+        couplet.configure(&config(logs));
+        couplet.signal("HUP");
+        pool::metric_becomes(&couplet, "couplet_config_reloads_total", "applied", applied).await;
+        ask(&couplet, id, json!({})).await;
+        couplet.line_of(id).await;
+    }
+    let log = couplet.log();
+    let lines: Vec<Value> = log.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    let told: Vec<&str> = lines
+        .iter()
+        .filter(|line| line["target"] == "couplet::prompts")
+        .filter_map(|line| line["id"].as_str())
+        .collect();
+    assert_eq!(told, ["on", "on"], "a prompt and a reply:\n{log}");
+    assert_eq!(log.matches("PROMPTS AND REPLIES").count(), 1, "{log}");
+}

@@ -31,6 +31,32 @@ impl GenerateRequest {
     pub fn streams(&self) -> bool {
         self.rest.get("stream") == Some(&Value::Bool(true))
     }
+
+    /// How many tokens may still come, where so many have come; `None` where there is no limit.
+    pub fn left(&self, told: usize) -> Option<u64> {
+        let most = self.sampling_params.get("max_tokens").and_then(Value::as_u64)?;
+        Some(most.saturating_sub(told as u64))
+    }
+
+    /// The request for the rest of a reply that began with these tokens: they stand behind the prompt, and count.
+    pub fn rest(&self, told: &[u32]) -> Self {
+        let mut request = self.clone();
+        // They speak of an engine's memory of the prompt, which is freed once it was fetched.
+        request.rest.shift_remove("kv_transfer_params");
+        if told.is_empty() {
+            return request;
+        }
+        let params = &mut request.sampling_params;
+        for key in ["max_tokens", "min_tokens"] {
+            if let Some(count) = params.get(key).and_then(Value::as_u64) {
+                params.insert(key.to_owned(), count.saturating_sub(told.len() as u64).into());
+            }
+        }
+        // They came with the first tokens.
+        params.shift_remove("prompt_logprobs");
+        request.token_ids.extend_from_slice(told);
+        request
+    }
 }
 
 /// What the engine answers: the whole of it, or one server-sent event. Only what couplet uses is read.
@@ -62,6 +88,13 @@ pub struct GenerateResponse {
     /// Passed through as it is.
     #[serde(default)]
     pub metrics: Option<Box<RawValue>>,
+}
+
+impl GenerateResponse {
+    /// Whether it tells something of the prompt, which comes with the first tokens.
+    pub fn tells_of_prompt(&self) -> bool {
+        self.prompt_token_ids.is_some() || self.prompt_logprobs.is_some() || self.kv_transfer_params.is_some()
+    }
 }
 
 /// One sequence, or what one event adds to it.

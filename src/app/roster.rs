@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::config::{Access, DiscoverySettings, EngineSettings, ModelSettings};
-use crate::engine::client::http_client;
+use crate::engine::connections::Connections;
 use crate::engine::dns::Resolver;
 use crate::engine::fit::Expectation;
 use crate::engine::member::{Member, Place};
@@ -26,7 +26,7 @@ pub(super) struct Roster {
     listed: Vec<EngineSettings>,
     discovery: Option<(DiscoverySettings, Resolver)>,
     expected: Expectation,
-    http: reqwest::Client,
+    connections: Connections,
     metrics: Arc<Metrics>,
     seats: Mutex<Vec<Seat>>,
 }
@@ -57,9 +57,9 @@ impl Roster {
         let discovery = settings.discovery.as_ref().map(resolve).transpose();
         let discovery = discovery.map_err(|error| super::StartError::Dns(error.to_string()))?;
         let connects_as = |other: &&Self| other.pool.options().connect_timeout == settings.pool.connect_timeout;
-        let http = match before.filter(connects_as) {
-            Some(before) => before.http.clone(),
-            None => http_client(settings.pool.connect_timeout)?,
+        let connections = match before.filter(connects_as) {
+            Some(before) => before.connections.clone(),
+            None => Connections::new(settings.pool.connect_timeout)?,
         };
         let model = expected.served_names.first().cloned().unwrap_or_default();
         let roster = Self {
@@ -68,7 +68,7 @@ impl Roster {
             listed: settings.engines.clone(),
             discovery,
             expected,
-            http,
+            connections,
             metrics: Arc::clone(metrics),
             seats: Mutex::default(),
         };
@@ -126,10 +126,11 @@ impl Roster {
 
     fn member(&self, settings: &EngineSettings) -> Member {
         let Access { model, headers } = settings.access.clone();
-        let engine = Engine::with_headers(&settings.url, self.http.clone(), headers);
+        let metrics = self.metrics.engine(&settings.url);
+        let engine = Engine::new(&settings.url, self.connections.clone(), headers, Arc::clone(&metrics));
         let engine = engine.expecting(Expectation { name: model, ..self.expected.clone() });
         let health = self.pool.options().health;
-        Member::new(Arc::new(engine), settings.place.clone(), health, self.metrics.engine(&settings.url))
+        Member::new(Arc::new(engine), settings.place.clone(), health, metrics)
     }
 
     /// Asks new engines what they are, for a while, and puts all into the pool.

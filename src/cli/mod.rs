@@ -1,9 +1,10 @@
-//! The command line: `couplet serve`, `check`, `parsers`, `sim`, `demo`.
+//! The command line: `couplet serve`, `check`, `parsers`, `sim`, `demo`, `top`.
 
 pub mod check;
 mod log_lines;
 pub mod parsers;
 pub mod serve;
+pub mod top;
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -39,6 +40,8 @@ pub enum Command {
     Sim(Box<crate::sim::Options>),
     /// Show one chat on its way through couplet: starts a simulated engine and couplet with a tiny model.
     Demo(crate::demo::Options),
+    /// Watch a running couplet in the terminal: rates, times, queue, engines.
+    Top(top::Options),
 }
 
 /// Exit code for settings, files or models that are wrong: nothing was started.
@@ -47,7 +50,7 @@ const BAD_START: u8 = 2;
 /// Runs a command to its end.
 pub fn run(cli: Cli) -> ExitCode {
     let log = init_logging(match cli.command {
-        Command::Check(_) => "error",
+        Command::Check(_) | Command::Top(_) => "error",
         Command::Demo(_) => "warn",
         _ => "info",
     });
@@ -59,6 +62,7 @@ pub fn run(cli: Cli) -> ExitCode {
 fn run_command(command: Command) -> ExitCode {
     let ran = match command {
         Command::Check(args) => return check::run(*args),
+        Command::Top(options) => return top::run(&options),
         Command::Serve(args) => serve::run(*args).map_err(DemoError::from),
         Command::Parsers(options) => parsers::run(&options).map_err(DemoError::from),
         Command::Sim(options) => sim(*options).map_err(DemoError::from),
@@ -80,7 +84,7 @@ fn run_command(command: Command) -> ExitCode {
 fn sim(options: crate::sim::Options) -> Result<(), StartError> {
     runtime()?.block_on(async {
         let address = format!("{}:{}", options.host, options.port);
-        let listen = |cause| StartError::Listen { address, cause };
+        let listen = |cause| StartError::Listen { address, cause, flags: "--host and --port" };
         crate::sim::serve(options, stop_signal().map(|_| ())).await.map_err(listen)
     })
 }

@@ -1,6 +1,7 @@
 //! Flags of `couplet serve`. Each has an environment variable and a key in the YAML file.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args;
 use serde_json::{Map, Value};
@@ -8,6 +9,11 @@ use serde_json::{Map, Value};
 use crate::app::{App, Source, StartError};
 use crate::config::file::{EngineFile, ModelFile};
 use crate::config::{ConfigError, Draft, Problems, Settings};
+use crate::engine::connections::http_client;
+use crate::traces::Tracer;
+
+/// Longest wait for a connection to where spans are exported.
+const COLLECTOR_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Flags that exist in vLLM have vLLM's name and meaning.
 #[derive(Debug, Clone, Default, Args)]
@@ -36,6 +42,9 @@ pub struct ServeArgs {
     /// Port to listen on.
     #[arg(long, env = "COUPLET_PORT", value_name = "PORT")]
     pub port: Option<u16>,
+    /// Address and port of a listener of its own for /metrics and /debug/engines, without a key (default: none).
+    #[arg(long, env = "COUPLET_ADMIN", value_name = "ADDRESS:PORT")]
+    pub admin: Option<String>,
     /// Tool call parser: a name, auto or none.
     #[arg(long, env = "COUPLET_TOOL_CALL_PARSER", value_name = "NAME|auto|none")]
     pub tool_call_parser: Option<String>,
@@ -81,6 +90,9 @@ pub struct ServeArgs {
     /// Longest request body, in bytes.
     #[arg(long, env = "COUPLET_MAX_BODY_BYTES", value_name = "BYTES")]
     pub max_body_bytes: Option<usize>,
+    /// Write every prompt and reply of the coupled routes to the log, as clear text.
+    #[arg(long, env = "COUPLET_LOG_PROMPTS", num_args = 0..=1, default_missing_value = "true")]
+    pub log_prompts: Option<bool>,
     /// Tell of replies in /metrics under vLLM's names too (vllm:time_to_first_token_seconds and others).
     #[arg(long, env = "COUPLET_VLLM_METRIC_NAMES", num_args = 0..=1, default_missing_value = "true")]
     pub vllm_metric_names: Option<bool>,
@@ -96,7 +108,7 @@ impl ServeArgs {
 
     fn lay_over(self, Draft { file, problems }: &mut Draft) {
         let mut over = Over(problems);
-        lay_over!(over, "", file, self: host port max_body_bytes vllm_metric_names);
+        lay_over!(over, "", file, self: host port admin max_body_bytes vllm_metric_names log_prompts);
         over.set_list("api_key", &mut file.api_key, self.api_key);
         if file.models.is_empty() {
             file.models.push(ModelFile::default());
@@ -155,14 +167,16 @@ pub fn run(args: ServeArgs) -> Result<(), StartError> {
         let _entered = runtime.enter();
         Source::new(move || args.clone().settings())
     };
-    let app = App::load(settings)?.reloading_from(source);
+    let tracer = Tracer::from_environment(runtime.handle(), http_client(COLLECTOR_TIMEOUT)?)?;
+    let app = App::load(settings)?.reloading_from(source).tracing_to(tracer);
     runtime.block_on(async {
-        let listener = app.listen().await?;
-        if let Ok(address) = listener.local_addr() {
-            tracing::info!(%address, "listening");
+        let doors = app.listen().await?;
+        if let Ok(address) = doors.clients.local_addr() {
+            let admin = doors.admin.as_ref().and_then(|door| door.local_addr().ok());
+            tracing::info!(%address, admin = admin.map(tracing::field::display), "listening");
         }
         tokio::select! {
-            () = app.serve(listener, super::stop_signal()) => {}
+            () = app.serve(doors, super::stop_signal()) => {}
             () = twice() => tracing::warn!("told to stop a second time; what still goes on is dropped"),
         }
         Ok(())

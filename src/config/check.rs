@@ -43,6 +43,7 @@ pub(super) fn settings(file: File, problems: &mut Problems) -> Settings {
         }
         api_keys.push(secret(&key, written, problems));
     }
+    let admin = file.admin.inspect(|written| check_address("admin", written, problems));
     let drain_grace = time("drain_grace", file.drain_grace, problems).unwrap_or(DEFAULT_DRAIN_GRACE);
     let drain_timeout = time("drain_timeout", file.drain_timeout, problems).unwrap_or(DEFAULT_DRAIN_TIMEOUT);
     let reload_interval = time("reload_interval", file.reload_interval, problems).unwrap_or(DEFAULT_RELOAD_INTERVAL);
@@ -52,13 +53,23 @@ pub(super) fn settings(file: File, problems: &mut Problems) -> Settings {
     Settings {
         host: file.host.unwrap_or_else(|| DEFAULT_HOST.to_owned()),
         port: file.port.unwrap_or(DEFAULT_PORT),
+        admin,
         api_keys,
         max_body_bytes: file.max_body_bytes.unwrap_or(DEFAULT_MAX_BODY_BYTES),
         vllm_metric_names: file.vllm_metric_names.unwrap_or(false),
         drain_grace,
         drain_timeout,
+        log_prompts: file.log_prompts.unwrap_or(false),
         reload_interval: Some(reload_interval).filter(|interval| !interval.is_zero()),
         models,
+    }
+}
+
+/// What is no address with a port cannot be listened on.
+fn check_address(key: &str, written: &str, problems: &mut Problems) {
+    let port = written.rsplit_once(':').filter(|(host, _)| !host.is_empty()).map(|(_, port)| port.parse::<u16>());
+    if !matches!(port, Some(Ok(_))) {
+        problems.add(key, format!("{written:?} is no address with a port; give one such as 127.0.0.1:9100"));
     }
 }
 

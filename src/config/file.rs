@@ -16,6 +16,8 @@ pub struct File {
     pub host: Option<String>,
     /// Port to listen on.
     pub port: Option<u16>,
+    /// `ADDRESS:PORT` where `/metrics` and `/debug/engines` are, apart from clients.
+    pub admin: Option<String>,
     /// Keys that clients have to present, or `file:PATH` of one.
     pub api_key: Vec<String>,
     /// Longest request body, in bytes.
@@ -26,6 +28,8 @@ pub struct File {
     pub drain_grace: Option<f64>,
     /// After that: how long streams may go on.
     pub drain_timeout: Option<f64>,
+    /// Whether prompts and replies are written to the log.
+    pub log_prompts: Option<bool>,
     /// How often the file is looked at; 0: only on SIGHUP.
     pub reload_interval: Option<f64>,
     /// Models to serve. Flags and environment variables speak of the first.

@@ -35,6 +35,8 @@ pub struct Settings {
     pub host: String,
     /// Port to listen on; 0 takes a free one.
     pub port: u16,
+    /// `ADDRESS:PORT` of the listener for those who run couplet; `None`: clients' has its routes.
+    pub admin: Option<String>,
     /// Keys that clients have to present.
     pub api_keys: Vec<String>,
     /// Longest request body, in bytes.
@@ -45,6 +47,8 @@ pub struct Settings {
     pub drain_grace: Duration,
     /// After that: how long streams may go on.
     pub drain_timeout: Duration,
+    /// Whether prompts and replies are written to the log.
+    pub log_prompts: bool,
     /// How often the file is looked at; `None`: only on SIGHUP.
     pub reload_interval: Option<Duration>,
     /// Models to serve, at least one.

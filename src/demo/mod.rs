@@ -64,11 +64,11 @@ pub fn run(runtime: &Runtime, options: &Options, stop: impl Future<Output = Stop
     let engine = runtime.block_on(Sim::bind(engine_options()))?;
     let app = App::load(couplet_settings(&model, &engine, options.port).check().map_err(StartError::from)?)?;
     runtime.block_on(async {
-        let listener = app.listen().await?;
-        let base = format!("http://{}", listener.local_addr()?);
+        let doors = app.listen().await?;
+        let base = format!("http://{}", doors.clients.local_addr()?);
         let engine_url = format!("http://{}", engine.address());
         let servers =
-            async { tokio::join!(engine.run(std::future::pending()), app.serve(listener, std::future::pending())) };
+            async { tokio::join!(engine.run(std::future::pending()), app.serve(doors, std::future::pending())) };
         let story = async {
             show::welcome(&base, &engine_url);
             chat::run(&base).await?;

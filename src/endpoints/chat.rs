@@ -6,6 +6,7 @@ use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 
 use super::plan::{self, Reader, TextFields};
+use super::prompts::Transcript;
 use super::structured::{self, Answer};
 use super::{Context, Head, coupled};
 use crate::api::chat::ChatRequest;
@@ -35,7 +36,12 @@ pub async fn create(context: Arc<Context>, head: &Head, body: &Bytes) -> Result<
     head.record.model(served.name());
     let id = coupled::answer_id("chatcmpl", head, request.request_id.0.as_deref());
     let settings = coupled::for_engine_settings(&id);
-    let rendered = context.heavy.render(body, || coupled::render_chat(&context, served, &request, &settings))?;
+    let rendered = {
+        let _stage = head.trace.stage("render");
+        context.heavy.render(body, || coupled::render_chat(&context, served, &request, &settings))?
+    };
+    let asked = request.model.as_deref().unwrap_or(served.name());
+    head.trace.asks("chat", asked, &rendered.generate.sampling_params);
     let pool = served.pool()?;
     let prompt = rendered.generate.token_ids.clone();
     let text = TextFields::chat(&request, Reader::Engine);
@@ -52,6 +58,8 @@ pub async fn create(context: Arc<Context>, head: &Head, body: &Bytes) -> Result<
     let counts_reasoning = served.has_reasoning_parser();
     let metrics = context.metrics.parser(served.parser_name());
     let choices = request.n.unwrap_or(1).max(1);
+    let prompts = std::iter::once(prompt.as_slice());
+    let transcript = Transcript::begin(&context, head, &plan.text.vocabulary, prompts, choices as usize);
     let measure = coupled::measure(&context, head, served);
     let caller = coupled::caller(head, pool, request.user.as_deref());
     let interval = pool.options().keep_alive_interval;
@@ -70,6 +78,7 @@ pub async fn create(context: Arc<Context>, head: &Head, body: &Bytes) -> Result<
             envelope,
             style,
             meter: measure(Expected { prompt: prompt.len(), choices: choices as usize, engine_streams }),
+            transcript,
             choices: (0..choices).map(|_| Choice::new(&plan, &prompt)).collect(),
             role: role(&request).to_owned(),
             echo: echo(&request),
@@ -115,6 +124,7 @@ struct Reply {
     counts_reasoning: bool,
     metrics: ParserMetrics,
     meter: Meter,
+    transcript: Option<Transcript>,
     envelope: Envelope,
     generation: Answer,
     choices: Vec<Choice>,
@@ -162,6 +172,14 @@ impl Reply {
         match self.choices.get(index as usize) {
             Some(choice) => Ok(choice.finish.is_none().then_some(index as usize)),
             None => Err(ApiError::bad_gateway(format!("the engine sent choice {index} of {count}"))),
+        }
+    }
+
+    /// A choice got this, of which so many tokens are new.
+    fn note(&mut self, index: usize, arrived: &GenerateChoice, before: usize) {
+        self.meter.generated(self.choices[index].state.text.counts.tokens.saturating_sub(before));
+        if let Some(transcript) = &mut self.transcript {
+            transcript.said(index, arrived.token_ids.as_deref().unwrap_or_default());
         }
     }
 
@@ -226,7 +244,8 @@ impl Reply {
         let mut context = choice.context(arrived);
         let before = choice.state.text.counts.tokens;
         let step = self.plan.text.step(&mut choice.state.text, arrived, &mut choice.pieces);
-        self.meter.generated(choice.state.text.counts.tokens.saturating_sub(before));
+        self.note(index, arrived, before);
+        let choice = &mut self.choices[index];
         if step.kept > 0 {
             self.meter.kept(index);
         }
@@ -359,8 +378,8 @@ impl Streamed {
         let mut context = choice.context(arrived);
         let before = choice.state.text.counts.tokens;
         let step = reply.plan.step(&mut choice.state, arrived, pieces, events);
-        reply.meter.generated(choice.state.text.counts.tokens.saturating_sub(before));
         choice.finish.clone_from(&step.finish);
+        reply.note(index, arrived, before);
         if let Some(finish) = &step.finish {
             reply.meter.finished(&finish.reason);
         }

@@ -9,6 +9,7 @@ use futures_util::{Stream, StreamExt, stream};
 
 use super::coupled::{self, PassedOn};
 use super::plan::{self, Reader, TextFields};
+use super::prompts::Transcript;
 use super::structured::{self, Answer};
 use super::{Context, Head};
 use crate::api::completions::CompletionRequest;
@@ -35,7 +36,14 @@ pub async fn create(context: Arc<Context>, head: &Head, body: &Bytes) -> Result<
     head.record.model(served.name());
     let id = coupled::answer_id("cmpl", head, request.request_id.0.as_deref());
     let settings = coupled::for_engine_settings(&id);
-    let rendered = context.heavy.render(body, || coupled::render_completions(&context, served, &request, &settings))?;
+    let rendered = {
+        let _stage = head.trace.stage("render");
+        context.heavy.render(body, || coupled::render_completions(&context, served, &request, &settings))?
+    };
+    if let Some(first) = rendered.first() {
+        let asked = request.model.as_deref().unwrap_or(served.name());
+        head.trace.asks("text_completion", asked, &first.generate.sampling_params);
+    }
     let pool = served.pool()?;
     let plan = plan::text(served, &TextFields::completion(&request, Reader::Engine));
     let streams = request.stream == Some(true);
@@ -54,6 +62,10 @@ pub async fn create(context: Arc<Context>, head: &Head, body: &Bytes) -> Result<
     let engine_streams = from_engine || requests.iter().any(|(_, grammar)| grammar.is_some());
     let envelope = Envelope::new(&id, "text_completion", coupled::now(), served.called(request.model.as_deref()));
     let n = usize::try_from(request.n).unwrap_or(1).max(1);
+    let transcript = {
+        let ids = prompts.iter().map(|prompt| prompt.ids.as_slice());
+        Transcript::begin(&context, head, &plan.vocabulary, ids, prompts.len() * n)
+    };
     let measure = coupled::measure(&context, head, served);
     let caller = coupled::caller(head, pool, request.user.as_deref());
     let interval = pool.options().keep_alive_interval;
@@ -70,7 +82,7 @@ pub async fn create(context: Arc<Context>, head: &Head, body: &Bytes) -> Result<
             prompts.iter().flat_map(|prompt| (0..n).map(|_| Choice::new(&plan, &prompt.ids))).collect();
         let prompt = prompts.iter().map(|prompt| prompt.ids.len()).sum();
         let meter = measure(Expected { prompt, choices: choices.len(), engine_streams });
-        Ok::<_, ApiError>(Reply { envelope, style, meter, generations, request, plan, prompts, n, choices })
+        Ok::<_, ApiError>(Reply { envelope, style, meter, transcript, generations, request, plan, prompts, n, choices })
     };
     if !streams {
         return reply.await?.whole().await.map(response::json);
@@ -120,6 +132,7 @@ struct Reply {
     style: Style,
     envelope: Envelope,
     meter: Meter,
+    transcript: Option<Transcript>,
     generations: Generations,
     choices: Vec<Choice>,
 }
@@ -201,6 +214,9 @@ impl Reply {
         let before = choice.state.counts.tokens;
         let step = plan.step(&mut choice.state, arrived, if prompt_only { &mut unseen } else { pieces });
         self.meter.generated(choice.state.counts.tokens.saturating_sub(before));
+        if let Some(transcript) = &mut self.transcript {
+            transcript.said(slot, arrived.token_ids.as_deref().unwrap_or_default());
+        }
         choice.finish = step.finish;
         if let Some(finish) = &choice.finish {
             self.meter.finished(&finish.reason);

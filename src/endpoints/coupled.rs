@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use futures_util::{StreamExt, future, stream};
-use http::{HeaderMap, HeaderName};
+use http::HeaderMap;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
@@ -55,15 +55,9 @@ pub(super) fn caller(head: &Head, pool: &Pool, user: Option<&str>) -> Caller {
     Caller {
         session: session.map(str::to_owned),
         key: header(&http::header::AUTHORIZATION).unwrap_or_default().to_owned(),
-        trace: trace(&head.headers),
+        trace: head.trace.clone(),
         record: Arc::clone(&head.record),
     }
-}
-
-/// The headers by which W3C's trace context tells where a request stands in a trace.
-fn trace(headers: &HeaderMap) -> HeaderMap {
-    let names = ["traceparent", "tracestate"].map(HeaderName::from_static);
-    names.into_iter().filter_map(|name| headers.get(&name).cloned().map(|value| (name, value))).collect()
 }
 
 /// A request for an engine, and the grammar that couplet keeps its reply to.

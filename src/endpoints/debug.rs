@@ -1,22 +1,18 @@
 //! `GET /debug/engines`: what couplet knows of its engines, for whoever has to find out why a request went where it did.
 //!
-//! It tells the addresses of engines, so it is there only where clients need a key, and for those that have one.
+//! It tells the addresses of engines: who may see them is decided at the door.
 
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
 use super::{Context, Served};
-use crate::api::error::ApiError;
 use crate::engine::Pool;
 use crate::engine::member::Member;
 use crate::respond::http::{self as response, Response};
 
 /// Every pool with its engines.
 pub(super) fn engines(context: &Context) -> Response {
-    if context.settings.api_keys.is_empty() {
-        return response::error(&ApiError::detail(404, "Not Found"));
-    }
     let now = Instant::now();
     let models: Vec<Value> = context.models.iter().map(|served| model(served, now)).collect();
     response::json(json!({"models": models}).to_string())
@@ -55,6 +51,7 @@ fn engine(pool: &Pool, member: &Member, now: Instant) -> Value {
         "available": complaint.is_none(),
         "reason": complaint,
         "share": health.share(now),
+        "requests": member.requests(),
         "outstanding_tokens": metrics.outstanding_tokens.get(),
         "breaker": {
             "failures_in_a_row": breaker.failures,

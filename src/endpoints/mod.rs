@@ -9,6 +9,7 @@ pub mod derender;
 mod heavy;
 pub mod live;
 mod plan;
+mod prompts;
 pub mod render;
 pub mod route;
 mod structured;
@@ -29,6 +30,7 @@ use crate::metrics::{GrammarMetrics, Metrics, Record};
 use crate::model::Model;
 use crate::parsers::{Dialect, Fallback};
 use crate::respond::http::{self as response, Response};
+use crate::traces::{Trace, Tracer};
 pub use heavy::Heavy;
 use route::Route;
 
@@ -43,6 +45,8 @@ pub struct Context {
     pub metrics: Arc<Metrics>,
     /// Bounds long work.
     pub heavy: Arc<Heavy>,
+    /// Where spans go to.
+    pub tracer: Tracer,
     /// What came with the derender routes' streams before.
     pub known: Arc<derender::Known>,
 }
@@ -54,6 +58,8 @@ pub struct Head {
     pub headers: HeaderMap,
     /// What is known of it, for its line in the log.
     pub record: Arc<Record>,
+    /// Where it stands in a trace.
+    pub trace: Trace,
 }
 
 /// An id for a request that has none.
@@ -154,6 +160,8 @@ pub struct Settings {
     pub api_keys: Vec<String>,
     /// Longest request body, in bytes.
     pub max_body_bytes: usize,
+    /// Whether prompts and replies are written to the log.
+    pub log_prompts: bool,
     /// Whether `/metrics` tells of replies under vLLM's names too.
     pub vllm_metric_names: bool,
     /// After a signal to stop: how long requests are still taken.

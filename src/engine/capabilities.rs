@@ -91,7 +91,7 @@ async fn vocab_size(engine: &Engine) -> Option<u64> {
         "sampling_params": {"max_tokens": 1, "logit_bias": {"4294967295": 0.0}, "allowed_token_ids": []},
     });
     let post = engine.request(Method::POST, "/inference/v1/generate").header("content-type", "application/json");
-    let response = post.body(request.to_string()).timeout(PROBE_TIMEOUT).send().await.ok()?;
+    let response = engine.send(post.body(request.to_string()).timeout(PROBE_TIMEOUT)).await.ok()?;
     let refusal: Value = serde_json::from_slice(&response.bytes().await.ok()?).ok()?;
     let (_, size) = refusal["error"]["message"].as_str()?.split_once("Vocabulary size: ")?;
     size.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
@@ -100,7 +100,8 @@ async fn vocab_size(engine: &Engine) -> Option<u64> {
 async fn get<T: serde::de::DeserializeOwned>(engine: &Engine, path: &str) -> Result<T, EngineError> {
     let url = engine.url();
     let unreachable = |error: reqwest::Error| EngineError::Connect { url: url.to_owned(), cause: root_cause(&error) };
-    let response = engine.request(Method::GET, path).timeout(PROBE_TIMEOUT).send().await.map_err(unreachable)?;
+    let request = engine.request(Method::GET, path).timeout(PROBE_TIMEOUT);
+    let response = engine.send(request).await.map_err(unreachable)?;
     let status = response.status();
     if !status.is_success() {
         return Err(EngineError::Status {

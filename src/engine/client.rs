@@ -9,13 +9,16 @@ use eventsource_stream::{Event, EventStreamError, Eventsource};
 use futures_util::Stream;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderValue, Method};
+use reqwest::{RequestBuilder, Response};
 use serde_json::{Value, json};
 
 use super::EngineError;
 use super::capabilities::{Capabilities, Kind};
+use super::connections::Connections;
 use super::fit::{Expectation, Fit};
 use super::wire::{self, WireError};
 use crate::api::generate::{GenerateRequest, GenerateResponse};
+use crate::metrics::EngineMetrics;
 
 /// An abort is a courtesy; it must not pile up behind a dead engine.
 const ABORT_TIMEOUT: Duration = Duration::from_secs(2);
@@ -28,32 +31,21 @@ const ID_PREFIX: &str = "generate-tokens-";
 #[derive(Debug)]
 pub struct Engine {
     url: String,
-    http: reqwest::Client,
+    connections: Connections,
     /// What every request to it carries, its key among them.
     headers: HeaderMap,
     capabilities: arc_swap::ArcSwap<Capabilities>,
     expected: Option<Expectation>,
     fit: arc_swap::ArcSwap<Fit>,
-}
-
-/// A client for engines: pooled connections, no proxies from the environment, no overall timeout (streams are long).
-pub fn http_client(connect_timeout: Duration) -> Result<reqwest::Client, reqwest::Error> {
-    // Fails where a provider is installed already, which is as good.
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    reqwest::Client::builder().connect_timeout(connect_timeout).tcp_nodelay(true).no_proxy().build()
+    metrics: Arc<EngineMetrics>,
 }
 
 impl Engine {
-    /// An engine at a base URL such as `http://127.0.0.1:8000`.
-    pub fn new(url: &str, http: reqwest::Client) -> Self {
-        Self::with_headers(url, http, HeaderMap::new())
-    }
-
-    /// An engine that wants headers of its own, such as `authorization`.
-    pub fn with_headers(url: &str, http: reqwest::Client, headers: HeaderMap) -> Self {
+    /// An engine at a base URL such as `http://127.0.0.1:8000`, which may want headers of its own, such as `authorization`.
+    pub fn new(url: &str, connections: Connections, headers: HeaderMap, metrics: Arc<EngineMetrics>) -> Self {
         let url = url.trim_end_matches('/').to_owned();
         let (capabilities, fit) = (arc_swap::ArcSwap::default(), arc_swap::ArcSwap::default());
-        Self { url, http, headers, capabilities, expected: None, fit }
+        Self { url, connections, headers, capabilities, expected: None, fit, metrics }
     }
 
     /// One that has to be what is expected.
@@ -102,15 +94,13 @@ impl Engine {
     ) -> Result<Attempt, EngineError> {
         let body = self.body(request)?;
         let mut abort = AbortOnDrop { engine: Arc::clone(self), request_id: Some(request.request_id.clone()) };
-        let response = self
+        let post = self
             .request(Method::POST, "/inference/v1/generate")
             .header("content-type", "application/json")
             .header("x-request-id", &request.request_id)
             .headers(headers.clone())
-            .body(body)
-            .send()
-            .await
-            .map_err(|error| self.connect(&error))?;
+            .body(body);
+        let response = self.send(post).await.map_err(|error| self.connect(&error))?;
         if !response.status().is_success() {
             abort.disarm();
             return Err(self.status(response).await);
@@ -147,14 +137,19 @@ impl Engine {
 
     /// Whether it is up, by its `/health`.
     pub async fn is_healthy(&self, timeout: Duration) -> Result<(), EngineError> {
-        let response = self.request(Method::GET, "/health").timeout(timeout).send().await;
+        let response = self.send(self.request(Method::GET, "/health").timeout(timeout)).await;
         let response = response.map_err(|error| self.connect(&error))?;
         if response.status().is_success() { Ok(()) } else { Err(self.status(response).await) }
     }
 
     /// A request to one of its routes.
-    pub(super) fn request(&self, method: Method, path: &str) -> reqwest::RequestBuilder {
-        self.http.request(method, format!("{}{path}", self.url)).headers(self.headers.clone())
+    pub(super) fn request(&self, method: Method, path: &str) -> RequestBuilder {
+        self.connections.request(method, format!("{}{path}", self.url)).headers(self.headers.clone())
+    }
+
+    /// Sends it. Nothing that couplet asks of an engine does harm where it is asked twice.
+    pub(super) async fn send(&self, request: RequestBuilder) -> Result<Response, reqwest::Error> {
+        self.connections.send(request, &self.metrics).await
     }
 
     fn connect(&self, error: &reqwest::Error) -> EngineError {
@@ -179,7 +174,7 @@ impl Engine {
         EngineError::Broken { url: self.url.clone(), cause }
     }
 
-    async fn status(&self, response: reqwest::Response) -> EngineError {
+    async fn status(&self, response: Response) -> EngineError {
         let status = response.status().as_u16();
         let retry_after = wire::retry_after(response.headers(), chrono::Utc::now());
         let body = wire::read(response, MAX_ERROR_BYTES).await.ok();
@@ -266,11 +261,7 @@ impl Stream for Attempt {
     }
 }
 
-async fn whole(
-    engine: Arc<Engine>,
-    response: reqwest::Response,
-    limit: usize,
-) -> Result<GenerateResponse, EngineError> {
+async fn whole(engine: Arc<Engine>, response: Response, limit: usize) -> Result<GenerateResponse, EngineError> {
     match wire::read(response, limit).await {
         Ok(bytes) => engine.parse(&bytes),
         Err(WireError::TooLarge) => Err(engine.too_large("an answer", limit)),
@@ -294,14 +285,14 @@ impl AbortOnDrop {
         let Some(request_id) = self.request_id.take() else { return };
         let Some(path) = self.engine.capabilities().abort_path else { return };
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
-        let request = self
-            .engine
+        let engine = Arc::clone(&self.engine);
+        let request = engine
             .request(Method::POST, path)
             .timeout(ABORT_TIMEOUT)
             .header("content-type", "application/json")
             .body(json!({"request_ids": [format!("{ID_PREFIX}{request_id}")]}).to_string());
         runtime.spawn(async move {
-            if let Err(error) = request.send().await {
+            if let Err(error) = engine.send(request).await {
                 tracing::debug!(error = %root_cause(&error), "abort was not delivered");
             }
         });
@@ -315,7 +306,7 @@ impl Drop for AbortOnDrop {
 }
 
 /// The innermost cause: reqwest's own text only repeats the URL.
-pub(super) fn root_cause(error: &dyn std::error::Error) -> String {
+pub fn root_cause(error: &dyn std::error::Error) -> String {
     let mut cause = error;
     while let Some(source) = cause.source() {
         cause = source;

@@ -6,7 +6,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use futures_util::Stream;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::time::{Instant, Sleep, sleep};
 
 use super::EngineError;
@@ -161,7 +161,11 @@ impl Generation {
             return Some(last_word(error));
         }
         self.resumes += 1;
-        let Some(request) = self.rest() else { return Some(Ok(out_of_tokens())) };
+        if self.request.left(self.told.len()) == Some(0) {
+            return Some(Ok(out_of_tokens()));
+        }
+        let mut request = self.request.rest(&self.told);
+        request.request_id = format!("{}-{}", request.request_id, self.resumes);
         tracing::warn!(
             %error,
             request_id = %self.request.request_id,
@@ -199,29 +203,6 @@ impl Generation {
     fn can_resume(&self) -> bool {
         let may_go_on = !self.begun || (self.is_single() && !has_grammar(&self.request));
         may_go_on && self.resumes < self.pool.options().max_resumes
-    }
-
-    /// The request for what is missing; `None` where all tokens that may come have come.
-    fn rest(&self) -> Option<GenerateRequest> {
-        let mut request = self.request.clone();
-        request.request_id = format!("{}-{}", request.request_id, self.resumes);
-        // They speak of an engine's memory of the prompt, which is freed once it was fetched.
-        request.rest.shift_remove("kv_transfer_params");
-        if self.told.is_empty() {
-            return Some(request);
-        }
-        let told = self.told.len() as u64;
-        let params = &mut request.sampling_params;
-        if let Some(most) = params.get("max_tokens").and_then(Value::as_u64) {
-            params.insert("max_tokens".to_owned(), json!(most.checked_sub(told).filter(|left| *left > 0)?));
-        }
-        if let Some(least) = params.get("min_tokens").and_then(Value::as_u64) {
-            params.insert("min_tokens".to_owned(), json!(least.saturating_sub(told)));
-        }
-        // They came with the first chunk.
-        params.shift_remove("prompt_logprobs");
-        request.token_ids.extend_from_slice(&self.told);
-        Some(request)
     }
 }
 

@@ -1,6 +1,7 @@
 //! An engine's place in a pool, and a request's place at an engine.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
@@ -10,6 +11,7 @@ use super::client::Engine;
 use super::health::{self, Check, Health};
 use super::policy::Candidate;
 use crate::metrics::EngineMetrics;
+use crate::traces::Leg;
 
 /// The longest `Retry-After` that is believed.
 const LONGEST_BUSY: Duration = Duration::from_secs(60);
@@ -50,19 +52,21 @@ pub struct Member {
     pub place: Place,
     health: Arc<Health>,
     metrics: Arc<EngineMetrics>,
+    requests: Arc<AtomicUsize>,
 }
 
 impl Member {
     /// An engine that is taken to be well until it shows otherwise.
     pub fn new(engine: Arc<Engine>, place: Place, health: health::Options, metrics: Arc<EngineMetrics>) -> Self {
         metrics.up.set(1);
-        Self { engine, place, health: Arc::new(Health::new(health)), metrics }
+        Self { engine, place, health: Arc::new(Health::new(health)), metrics, requests: Arc::default() }
     }
 
     /// The same engine, with all that is known of it, at another place.
     pub fn moved(&self, place: Place) -> Self {
-        let Self { engine, health, metrics, .. } = self;
-        Self { engine: Arc::clone(engine), place, health: Arc::clone(health), metrics: Arc::clone(metrics) }
+        let Self { engine, health, metrics, requests, .. } = self;
+        let (engine, requests) = (Arc::clone(engine), Arc::clone(requests));
+        Self { engine, place, health: Arc::clone(health), metrics: Arc::clone(metrics), requests }
     }
 
     /// What it is told by, whatever comes and goes beside it: its URL.
@@ -78,6 +82,11 @@ impl Member {
     /// What is counted of it.
     pub fn metrics(&self) -> &EngineMetrics {
         &self.metrics
+    }
+
+    /// How many requests it works on.
+    pub fn requests(&self) -> usize {
+        self.requests.load(Ordering::Relaxed)
     }
 
     /// Whether it may be sent a request now, for whoever reads the metrics.
@@ -122,13 +131,16 @@ pub(super) struct Lease {
     settled: bool,
     /// When the engine was asked; `None` once it has said something.
     asked: Option<Instant>,
+    /// Its part of the request's trace.
+    trace: Leg,
 }
 
 impl Lease {
     /// For a request with a prompt of `tokens`.
-    pub(super) fn new(member: Arc<Member>, tokens: usize) -> Self {
+    pub(super) fn new(member: Arc<Member>, tokens: usize, trace: Leg) -> Self {
         member.health.begin();
-        let mut lease = Self { member, tokens: 0, settled: false, asked: Some(Instant::now()) };
+        member.requests.fetch_add(1, Ordering::Relaxed);
+        let mut lease = Self { member, tokens: 0, settled: false, asked: Some(Instant::now()), trace };
         lease.add(tokens);
         lease
     }
@@ -164,6 +176,7 @@ impl Lease {
         self.settled = true;
         let (now, Member { health, metrics, engine, .. }) = (Instant::now(), &*self.member);
         metrics.failed(error.kind());
+        self.trace.failed(error.kind());
         match error.busy_for() {
             Some(seconds) => health.busy(now + Duration::from_secs(seconds).min(LONGEST_BUSY)),
             None if !error.is_engines_fault() => health.succeeded(now),
@@ -179,6 +192,7 @@ impl Lease {
 impl Drop for Lease {
     fn drop(&mut self) {
         self.member.metrics.outstanding_tokens.sub(self.tokens);
+        self.member.requests.fetch_sub(1, Ordering::Relaxed);
         if !self.settled {
             self.member.health.left();
         }

@@ -14,6 +14,7 @@
 pub mod admission;
 pub mod capabilities;
 pub mod client;
+pub mod connections;
 mod disaggregation;
 pub mod dns;
 pub mod error;

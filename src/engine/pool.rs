@@ -20,6 +20,7 @@ use super::member::{Lease, Member, Role};
 use super::policy::{Asked, Candidate, Chooser, Policy, prefix, rendezvous};
 use crate::api::generate::GenerateRequest;
 use crate::metrics::{PoolMetrics, Record};
+use crate::traces::Trace;
 
 /// A retry costs as much as this many requests bring in: at most one request in ten is a retry, when all go wrong.
 const RETRY_COST: i64 = 10;
@@ -96,8 +97,8 @@ pub struct Caller {
     pub session: Option<String>,
     /// What rates are limited by: the API key.
     pub key: String,
-    /// Headers that go on to the engine: where the request stands in a trace.
-    pub trace: HeaderMap,
+    /// Where the request stands in a trace.
+    pub trace: Trace,
     /// What is known of the request, for whoever asks later.
     pub record: Arc<Record>,
 }
@@ -224,11 +225,13 @@ impl Pool {
             let Some((member, known)) = self.choose(&errand.asked, (leg, adapter), &tried) else {
                 return Err(last.unwrap_or_else(|| self.none_left()));
             };
-            let lease = Lease::new(member, request.token_ids.len());
+            let asking = errand.caller.trace.engine(member.id());
+            let headers = asking.headers();
+            let lease = Lease::new(member, request.token_ids.len(), asking);
             if self.options.policy == Policy::Prefix {
                 self.metrics.routed_by_prefix(request.token_ids.len(), known);
             }
-            let error = match self.attempt(&lease.member.engine, request, &errand.caller.trace, leg).await {
+            let error = match self.attempt(&lease.member.engine, request, &headers, leg).await {
                 Ok(attempt) => return Ok((lease, attempt)),
                 Err(error) => error,
             };

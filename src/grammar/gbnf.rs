@@ -3,13 +3,13 @@
 use super::GrammarError;
 use super::lark::regex;
 
-/// Whether a grammar is GBNF and not Lark.
-pub(super) fn is_gbnf(text: &str) -> bool {
-    text.contains("::=")
+/// A grammar of either kind as Lark; rules of GBNF are told by their `::=`.
+pub(super) fn as_lark(text: &str) -> Result<String, GrammarError> {
+    if text.contains("::=") { to_lark(text) } else { Ok(text.to_owned()) }
 }
 
 /// Rewrites rule names, strings and character classes; groups, `|`, `?`, `*`, `+` and counts are the same in both.
-pub(super) fn to_lark(text: &str) -> Result<String, GrammarError> {
+fn to_lark(text: &str) -> Result<String, GrammarError> {
     let mut out = String::from("start: root\n");
     let mut rest = text;
     while let Some(char) = rest.chars().next() {

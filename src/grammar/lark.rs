@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::structured::{WHITE_SPACE, spaced};
+use super::structured::spaced;
 use crate::model::vocabulary::Vocabulary;
 
 /// The special tokens of a vocabulary: what a grammar spells with them is these tokens, not their letters.
@@ -21,6 +21,13 @@ impl Specials {
         let found =
             self.0.iter().filter_map(|(special, id)| Some((text.find(special.as_str())?, special.as_str(), *id)));
         found.min_by_key(|(at, special, _)| (*at, std::cmp::Reverse(special.len())))
+    }
+
+    /// The special token with this id or text.
+    pub(super) fn find(&self, token: &Value) -> Option<(&str, u32)> {
+        let (id, named) = (token.as_u64(), token.as_str());
+        let found = self.0.iter().find(|(text, special)| id == Some(u64::from(*special)) || named == Some(text));
+        found.map(|(text, id)| (text.as_str(), *id))
     }
 
     /// Whether a text begins with a special token.
@@ -53,6 +60,11 @@ impl<'a> Lark<'a> {
     /// Adds a rule that ends with the shortest text that matches, and returns its name. Its body is plain text only.
     pub(super) fn shortest(&mut self, body: &str) -> String {
         self.named("[lazy]", body)
+    }
+
+    /// Adds a rule that matches what a grammar of its own matches, and returns its name.
+    pub(super) fn nested(&mut self, grammar: &str) -> String {
+        self.named("", &format!("%lark {{\n{grammar}\n}}"))
     }
 
     /// Adds a terminal, which may join expressions with `&` and `~`, and returns its name.
@@ -100,9 +112,9 @@ impl<'a> Lark<'a> {
         if parts.len() == 1 { parts.swap_remove(0) } else { format!("({})", parts.join(" ")) }
     }
 
-    /// JSON that a schema describes.
-    pub(super) fn json(schema: &Value) -> String {
-        format!("%json {}", spaced(schema.clone(), WHITE_SPACE))
+    /// JSON that a schema describes, with white space of this pattern.
+    pub(super) fn json(schema: &Value, white_space: &str) -> String {
+        format!("%json {}", spaced(schema.clone(), white_space))
     }
 }
 

@@ -27,7 +27,7 @@ pub(super) fn grammar(given: &Value, specials: &Specials) -> Result<TopLevelGram
         return Ok(single(lark(writer.finish(&choices.join(" | ")))));
     }
     if let Some(text) = set("grammar").and_then(Value::as_str) {
-        return Ok(single(lark(if gbnf::is_gbnf(text) { gbnf::to_lark(text)? } else { text.to_owned() })));
+        return Ok(single(lark(gbnf::as_lark(text)?)));
     }
     Err(GrammarError::invalid(
         "structured_outputs sets none of json, regex, choice, grammar, json_object, structural_tag",
@@ -42,8 +42,9 @@ fn lark(text: String) -> GrammarWithLexer {
     GrammarWithLexer { lark_grammar: Some(text), ..GrammarWithLexer::default() }
 }
 
-/// White space between parts of JSON: a model that likes it may not fill a reply with it.
-pub(super) const WHITE_SPACE: &str = r"[ \n\r\t]{0,20}";
+/// White space between parts of JSON. vLLM's grammars let any amount of it come, with which some models fill a reply; here it
+/// is some, or a new line and as much indentation as deep JSON is printed with.
+pub(super) const WHITE_SPACE: &str = r"([ \n\r\t]{0,20}|\r?\n[ \t]{0,128})";
 
 /// A schema with vLLM's options for it where llguidance looks for them.
 fn json_schema(schema: Value, given: &Value) -> GrammarWithLexer {

@@ -4,6 +4,7 @@ use serde_json::{Map, Value};
 
 use super::GrammarError;
 use super::lark::Lark;
+use super::structured::WHITE_SPACE;
 
 /// How a style writes a parameter: what stands before and after its name, and after its value.
 struct Style {
@@ -74,7 +75,7 @@ impl Style {
             }
             None if is_text => self.text(lark),
             None => {
-                let json = lark.rule(&Lark::json(property));
+                let json = lark.rule(&Lark::json(property, WHITE_SPACE));
                 format!("{GAP} {json} {GAP} {}", lark.literal(self.end))
             }
         };

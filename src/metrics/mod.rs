@@ -28,7 +28,7 @@ pub use pool::{EngineMetrics, PoolMetrics};
 use replies::ReplyFamilies;
 pub use replies::{Expected, Meter};
 use requests::RequestFamilies;
-pub use requests::{Cause, Record};
+pub use requests::{Cause, Outcome, Record};
 pub use stages::{Stage, Stages};
 
 /// The metrics of one process.

@@ -22,6 +22,7 @@ pub(super) struct EngineFamilies {
     failures: IntCounterVec,
     ejections: IntCounterVec,
     resumes: IntCounterVec,
+    reconnects: IntCounterVec,
     available: IntGaugeVec,
     first_token: HistogramVec,
     known: Mutex<HashMap<String, Weak<EngineMetrics>>>,
@@ -42,6 +43,8 @@ pub struct EngineMetrics {
     pub ejections: IntCounter,
     /// Replies that began elsewhere and went on at it.
     pub resumes: IntCounter,
+    /// Requests that were sent again because an idle connection was closed.
+    pub reconnects: IntCounter,
     url: String,
     families: Arc<EngineFamilies>,
 }
@@ -89,6 +92,11 @@ impl EngineFamilies {
                 "Replies that began at another engine and went on at this one.",
                 &["engine"],
             )?,
+            reconnects: counter(
+                "couplet_engine_reconnects_total",
+                "Requests that were sent again, on a new connection, because the engine had closed an idle one.",
+                &["engine"],
+            )?,
             known: Mutex::default(),
         }))
     }
@@ -106,6 +114,7 @@ impl EngineFamilies {
             outstanding_tokens: self.outstanding_tokens.with_label_values(&[url]),
             ejections: self.ejections.with_label_values(&[url]),
             resumes: self.resumes.with_label_values(&[url]),
+            reconnects: self.reconnects.with_label_values(&[url]),
             url: url.to_owned(),
             families: Arc::clone(self),
         });
@@ -131,7 +140,7 @@ impl Drop for EngineMetrics {
             let _ = gauge.remove_label_values(&labels); // fails where it is gone, which is as good
         }
         let _ = self.families.first_token.remove_label_values(&labels);
-        for counter in [&self.families.ejections, &self.families.resumes] {
+        for counter in [&self.families.ejections, &self.families.resumes, &self.families.reconnects] {
             let _ = counter.remove_label_values(&labels);
         }
         for kind in FAILURES {
@@ -281,7 +290,7 @@ mod tests {
         let series = || registry.gather().iter().map(|family| family.get_metric().len()).sum::<usize>();
         let (first, second) = (families.engine("http://a"), families.engine("http://a"));
         first.resumes.inc();
-        let all = 6 + FAILURES.len();
+        let all = 7 + FAILURES.len();
         assert_eq!((second.resumes.get(), series()), (1, all));
         first.failed("connect");
         drop(first);

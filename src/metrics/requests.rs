@@ -201,9 +201,42 @@ impl Record {
         }
     }
 
+    /// What is known of it by now, for those who tell it elsewhere than in the log.
+    pub fn outcome(&self) -> Outcome {
+        let told = self.told();
+        Outcome {
+            model: told.model.clone(),
+            prompt_tokens: told.prompt_tokens,
+            completion_tokens: told.completion_tokens,
+            ttft: told.ttft,
+            finish_reason: told.finish_reason.clone(),
+            resumed: told.resumed,
+            aborted: told.aborted.map(Cause::name),
+        }
+    }
+
     fn told(&self) -> MutexGuard<'_, Told> {
         self.told.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// What came of a request.
+#[derive(Debug, Clone, Default)]
+pub struct Outcome {
+    /// The model that answered, by its first name.
+    pub model: Option<String>,
+    /// Tokens of its prompts.
+    pub prompt_tokens: Option<u64>,
+    /// Tokens of its replies.
+    pub completion_tokens: Option<u64>,
+    /// How long its first token took.
+    pub ttft: Option<Duration>,
+    /// Why a reply ended.
+    pub finish_reason: Option<String>,
+    /// How many times it went on at another engine.
+    pub resumed: u64,
+    /// Why it ended too early.
+    pub aborted: Option<&'static str>,
 }
 
 impl Told {

@@ -6,8 +6,11 @@
 //!                    dropped        (/v1 …)         where    405      HTTP here
 //!                    connection                     it stops
 //! ```
+//!
+//! Where an admin address is set there are two doors, which differ in what is answered there and in who needs a key.
 
 mod auth;
+mod door;
 mod router;
 mod self_wake;
 
@@ -36,6 +39,9 @@ use crate::metrics::{Cause, Record};
 use crate::respond::body::Ending;
 use crate::respond::http::{self as response, Response};
 use crate::respond::sse;
+use crate::traces::Trace;
+use door::Door;
+pub use door::Doors;
 use router::Request;
 use self_wake::SelfWake;
 
@@ -62,22 +68,30 @@ pub struct Drain {
 }
 
 /// Serves until `stop` is done, then lets the requests end that have begun. Health and readiness are answered until then.
-pub async fn serve(listener: TcpListener, live: Arc<Live>, stop: impl Future<Output = Drain>) {
+pub async fn serve(doors: Doors, live: Arc<Live>, stop: impl Future<Output = Drain>) {
     let graceful = GracefulShutdown::new();
     tokio::select! {
-        never = accept(&listener, &live, &graceful) => match never {},
+        never = accept(&doors, &live, &graceful) => match never {},
         () = async { drain(&live, stop.await).await } => {}
     }
-    drop(listener);
+    drop(doors);
     if tokio::time::timeout(CLOSE_TIMEOUT, graceful.shutdown()).await.is_err() {
         tracing::debug!("connections were still open at the end");
     }
 }
 
-async fn accept(listener: &TcpListener, live: &Arc<Live>, graceful: &GracefulShutdown) -> Infallible {
+async fn accept(doors: &Doors, live: &Arc<Live>, graceful: &GracefulShutdown) -> Infallible {
+    let Some(admin) = &doors.admin else { return accept_at(&doors.clients, Door::Only, live, graceful).await };
+    tokio::select! {
+        never = accept_at(&doors.clients, Door::Clients, live, graceful) => never,
+        never = accept_at(admin, Door::Admin, live, graceful) => never,
+    }
+}
+
+async fn accept_at(listener: &TcpListener, door: Door, live: &Arc<Live>, graceful: &GracefulShutdown) -> Infallible {
     loop {
         match listener.accept().await {
-            Ok((stream, _)) => spawn_connection(stream, live, graceful),
+            Ok((stream, _)) => spawn_connection(stream, door, live, graceful),
             Err(error) => {
                 tracing::warn!(%error, "a connection could not be accepted");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -98,7 +112,7 @@ async fn drain(live: &Live, Drain { grace, timeout }: Drain) {
     }
 }
 
-fn spawn_connection(stream: TcpStream, live: &Arc<Live>, graceful: &GracefulShutdown) {
+fn spawn_connection(stream: TcpStream, door: Door, live: &Arc<Live>, graceful: &GracefulShutdown) {
     // Tokens are small: waiting to fill a packet would delay each of them.
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "TCP_NODELAY could not be set");
@@ -106,7 +120,7 @@ fn spawn_connection(stream: TcpStream, live: &Arc<Live>, graceful: &GracefulShut
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT).max_buf_size(MAX_READ_BUFFER);
     builder.http2().timer(TokioTimer::new());
-    let service = TowerToHyperService::new(stack(Arc::clone(live)));
+    let service = TowerToHyperService::new(stack(door, Arc::clone(live)));
     let connection = builder.serve_connection(TokioIo::new(stream), service).into_owned();
     let connection = SelfWake::new(graceful.watch(connection));
     tokio::spawn(async move {
@@ -121,30 +135,37 @@ type StackResponse = http::Response<tower_http::body::UnsyncBoxBody<Bytes, tower
 
 /// The tower stack, from the outside in.
 fn stack(
+    door: Door,
     live: Arc<Live>,
 ) -> impl Service<Request, Response = StackResponse, Error = Infallible, Future: Send + 'static> + Clone + Send + 'static
 {
     ServiceBuilder::new()
         // A panic is a defect, but the client gets its answer and the connection lives on.
         .layer(CatchPanicLayer::custom(panicked))
-        .service(service_fn(move |request: Request| handle(Arc::clone(&live), request)))
+        .service(service_fn(move |request: Request| handle(door, Arc::clone(&live), request)))
 }
 
-async fn handle(live: Arc<Live>, request: Request) -> Result<Response, Infallible> {
+async fn handle(door: Door, live: Arc<Live>, request: Request) -> Result<Response, Infallible> {
     let context = live.context();
-    let route = Route::of(request.uri().path());
+    let keys = &context.settings.api_keys;
+    let route = Route::of(request.uri().path()).filter(|route| door.has(*route, keys));
     let record = context.metrics.begin(route.map_or(UNKNOWN, Route::name), id_of(request.headers()));
     let is_work = !route.is_none_or(Route::only_tells);
-    let mut counted = Counted { record: Arc::clone(&record), is_work, status: 499, ending: Ending::Unread };
-    let mut response = if !auth::allows(&context.settings.api_keys, &request) {
+    let trace = match route {
+        Some(route @ (Route::Chat | Route::Completions)) => context.tracer.begin(route.name(), request.headers()),
+        _ => Trace::default(),
+    };
+    let mut counted =
+        Counted { record: Arc::clone(&record), trace: trace.clone(), is_work, status: 499, ending: Ending::Unread };
+    let mut response = if door != Door::Admin && !auth::allows(keys, &request) {
         response::error(&ApiError::unauthorized())
     } else if is_work {
-        work(&live, context, route, &record, request).await
+        work(&live, context, route, &record, &trace, request).await
     } else {
         if route == Some(Route::Ready) {
             live.watch();
         }
-        let answer = router::answer(context, live.phase(), route, &record, request).await;
+        let answer = router::answer(context, live.phase(), route, &record, &trace, request).await;
         answer.unwrap_or_else(|error| response::error(&error))
     };
     counted.status = response.status().as_u16();
@@ -168,11 +189,12 @@ async fn work(
     context: Arc<Context>,
     route: Option<Route>,
     record: &Arc<Record>,
+    trace: &Trace,
     request: Request,
 ) -> Response {
     let Some(going) = live.begin() else { return refused(request.version()) };
     let answer = tokio::select! {
-        answer = router::answer(context, live.phase(), route, record, request) => answer,
+        answer = router::answer(context, live.phase(), route, record, trace, request) => answer,
         () = going.clone().cut() => {
             record.aborted(Cause::Shutdown);
             Err(stopping())
@@ -202,6 +224,7 @@ fn refused(version: Version) -> Response {
 /// Counts a request when its answer has ended, also where nobody waited for it (499, as nginx calls it).
 struct Counted {
     record: Arc<Record>,
+    trace: Trace,
     is_work: bool,
     status: u16,
     ending: Ending,
@@ -221,6 +244,7 @@ impl Drop for Counted {
             Ending::Unread => self.record.aborted(Cause::Client),
         }
         self.record.end(self.status, self.is_work);
+        self.trace.end(self.status, || self.record.outcome());
     }
 }
 

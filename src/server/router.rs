@@ -11,6 +11,7 @@ use crate::endpoints::route::Route;
 use crate::endpoints::{self, Context, Head};
 use crate::metrics::Record;
 use crate::respond::http::{self as response, Response};
+use crate::traces::Trace;
 
 /// A request as hyper gives it.
 pub(super) type Request = http::Request<Incoming>;
@@ -21,6 +22,7 @@ pub(super) async fn answer(
     phase: Phase,
     route: Option<Route>,
     record: &Arc<Record>,
+    trace: &Trace,
     request: Request,
 ) -> Result<Response, ApiError> {
     let Some(route) = route else { return Ok(unknown(request.uri().path())) };
@@ -34,7 +36,7 @@ pub(super) async fn answer(
     if *method == Method::GET || route == Route::Ping {
         return Ok(endpoints::admin::answer(&context, route));
     }
-    let head = Head { headers: request.headers().clone(), record: Arc::clone(record) };
+    let head = Head { headers: request.headers().clone(), record: Arc::clone(record), trace: trace.clone() };
     let body = super::read_body(request, context.settings.max_body_bytes).await?;
     endpoints::answer(context, route, &head, body).await
 }

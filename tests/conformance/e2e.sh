@@ -2,9 +2,12 @@
 # e2e.sh: couplet beside a real `vllm serve --tokens-only` (CPU), compared with what a plain `vllm serve` answered.
 #
 # Installs vLLM once, from PyPI and npm (several GB), starts two engines (two to four minutes), kills one of them in the middle
-# of streams, and beside the other closes connections in the middle, replays the shared end-to-end cases without those that carry
-# a grammar (structured.py looks at those, by hand), and runs the example programs of vLLM's derenderer reference. Every case
-# must pass.
+# of streams, and beside the other closes connections in the middle, replays the shared end-to-end cases, has structured.py look
+# at replies that are bound to a grammar, and runs the example programs of vLLM's derenderer reference. Every case must pass.
+#
+# Not replayed are cases in which vLLM fails and couplet does not (DIFFERENCES.md, "The coupled routes"). In one of them the
+# model's weights, which are random, would go on with any object there is, for longer than anybody waits: tests/structured.rs has
+# it, with an engine that ends.
 #   COUPLET_BIN, COUPLET_SHARED, COUPLET_CACHE   as .ci/run sets them
 #   COUPLET_VLLM   a directory that the kit's setup.sh made already (default: COUPLET_CACHE/vllm)
 set -euo pipefail
@@ -55,10 +58,12 @@ await_engine second "$ENGINE_URL" "$ENGINE_PID"
 start_server couplet "$COUPLET_BIN" serve --model "$MODEL" --served-model-name tiny-qwen3 --host 127.0.0.1 --port 0 \
   --max-model-len 4096 --engine "$ENGINE" --enable-auto-tool-choice --tool-call-parser hermes --reasoning-parser qwen3
 python3 "$HERE/disconnect.py" "$SERVER_URL" "$ENGINE"
-python3 "$KIT/check_e2e.py" "$SERVER_URL" --skip structured --groups render >"$SERVER_LOGS/render.log" || true
+python3 "$KIT/check_e2e.py" "$SERVER_URL" --groups render >"$SERVER_LOGS/render.log" || true
 floor e2e-render "$SERVER_LOGS/render.log"
-python3 "$KIT/check_e2e.py" "$SERVER_URL" --skip structured \
+LISTED='chat(_stream)?/(tool_parallel_off|json_schema_grammar_reject)|errors/tool_invalid_schema_required'
+python3 "$KIT/check_e2e.py" "$SERVER_URL" --only "^(?!($LISTED)\$)" \
   --groups chat,chat_stream,completions,completions_stream,errors,admin
+"$VLLM/cpu/bin/python" "$HERE/structured.py" "$SERVER_URL" 20 10 5
 # The examples take a model without parsers. Its weights are random and so is what it says: 32 tokens of it, though, are text.
 start_server plain "$COUPLET_BIN" serve --model "$MODEL" --served-model-name tiny-qwen3 --host 127.0.0.1 --port 0 \
   --max-model-len 4096 --tool-call-parser none --reasoning-parser none

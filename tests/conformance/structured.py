@@ -1,8 +1,9 @@
 """Structured outputs beside a real tokens-only engine with random weights, which breaks a grammar at nearly every token.
 
-    structured.py COUPLET_URL
+    structured.py COUPLET_URL [REPLIES CALLS PARSED]
 
-100 replies to ten schemas, 50 calls that must come, and replies that the SDK reads into classes: all must be valid.
+100 replies to ten schemas, 50 calls that must come, and 20 replies that the SDK reads into classes, or so many as are given:
+all must be valid.
 """
 
 import concurrent.futures
@@ -88,8 +89,9 @@ def parsed(client, at):
 
 def main():
     client = openai.OpenAI(base_url=sys.argv[1] + "/v1", api_key="none", timeout=300, max_retries=0)
+    counts = [int(count) for count in sys.argv[2:]] or [100, 50, 20]
     failed = False
-    for name, check, count in [("replies", reply, 100), ("calls", call, 50), ("parsed", parsed, 20)]:
+    for name, check, count in zip(["replies", "calls", "parsed"], [reply, call, parsed], counts, strict=True):
         with concurrent.futures.ThreadPoolExecutor(WORKERS) as pool:
             futures = [pool.submit(check, client, at) for at in range(count)]
             errors = [(at, future.exception()) for at, future in enumerate(futures) if future.exception()]

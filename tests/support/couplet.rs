@@ -15,8 +15,10 @@ use super::{http, tiny};
 pub struct Couplet {
     /// `http://127.0.0.1:PORT`.
     pub url: String,
+    /// The same of the admin listener, where there is one.
+    pub admin: Option<String>,
     process: Child,
-    /// The lines of its log after its start.
+    /// The lines of its log.
     log: Arc<Mutex<Vec<String>>>,
     /// Keeps the configuration, which couplet looks at again and again.
     config: Option<(TempDir, PathBuf)>,
@@ -31,12 +33,19 @@ impl Couplet {
 
     /// Starts one with flags of its own, beside the model, its name and the address.
     pub fn with_flags(engines: &[&str], flags: &[&str]) -> Self {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_couplet"));
-        command.args(["serve", "--model", tiny::DIR, "--served-model-name", "tiny"]).args(flags);
-        for engine in engines {
-            command.args(["--engine", engine]);
-        }
-        Self::run(command)
+        Self::run(command(engines, flags), "info")
+    }
+
+    /// The same, with a log of its own choice, in the words of `RUST_LOG`.
+    pub fn logging(engines: &[&str], flags: &[&str], log: &str) -> Self {
+        Self::run(command(engines, flags), log)
+    }
+
+    /// Starts one with environment variables of its own.
+    pub fn with_env(engines: &[&str], flags: &[&str], variables: &[(&str, &str)]) -> Self {
+        let mut command = command(engines, flags);
+        command.envs(variables.iter().copied());
+        Self::run(command, "info")
     }
 
     /// Starts one with a configuration file of its own, for the settings that have no flag.
@@ -46,27 +55,28 @@ impl Couplet {
         std::fs::write(&file, yaml).unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_couplet"));
         command.arg("serve").arg("--config").arg(&file);
-        let mut couplet = Self::run(command);
+        let mut couplet = Self::run(command, "info");
         couplet.config = Some((directory, file));
         couplet
     }
 
-    fn run(mut command: Command) -> Self {
+    fn run(mut command: Command, filter: &str) -> Self {
         command.args(["--host", "127.0.0.1", "--port", "0"]);
-        let mut process = command.env("RUST_LOG", "info").stderr(Stdio::piped()).spawn().unwrap();
+        let mut process = command.env("RUST_LOG", filter).stderr(Stdio::piped()).spawn().unwrap();
         let mut log = BufReader::new(process.stderr.take().unwrap()).lines();
         let mut seen = Vec::new();
-        let address = log.by_ref().map(Result::unwrap).find_map(|line| {
-            let entry: serde_json::Value = serde_json::from_str(&line).unwrap_or_default();
+        let started = log.by_ref().map(Result::unwrap).find_map(|line| {
+            let entry: Value = serde_json::from_str(&line).unwrap_or_default();
             seen.push(line);
-            Some(entry["address"].as_str()?.to_owned())
+            (entry["message"] == "listening").then_some(entry)
         });
-        let Some(address) = address else { panic!("couplet did not start:\n{}", seen.join("\n")) };
-        let told = Arc::<Mutex<Vec<String>>>::default();
+        let Some(started) = started else { panic!("couplet did not start:\n{}", seen.join("\n")) };
+        let url = |door: &str| started[door].as_str().map(|address| format!("http://{address}"));
+        let told = Arc::new(Mutex::new(seen));
         let tells = Arc::clone(&told);
         // A pipe that nobody empties would stop it.
         std::thread::spawn(move || log.for_each(|line| tells.lock().unwrap().extend(line)));
-        Self { url: format!("http://{address}"), process, log: told, config: None }
+        Self { url: url("address").unwrap(), admin: url("admin"), process, log: told, config: None }
     }
 
     /// Replaces its configuration in one step, as those do who mean it well.
@@ -119,7 +129,7 @@ impl Couplet {
         }
     }
 
-    /// All that it logged after its start.
+    /// All that it logged.
     pub fn log(&self) -> String {
         self.log.lock().unwrap().join("\n")
     }
@@ -147,6 +157,15 @@ impl Couplet {
     pub fn pid(&self) -> u32 {
         self.process.id()
     }
+}
+
+fn command(engines: &[&str], flags: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_couplet"));
+    command.args(["serve", "--model", tiny::DIR, "--served-model-name", "tiny"]).args(flags);
+    for engine in engines {
+        command.args(["--engine", engine]);
+    }
+    command
 }
 
 impl Drop for Couplet {

@@ -1,0 +1,101 @@
+//! Connections to engines: kept for the next request, and made anew where a kept one proves to be closed.
+//!
+//! A server closes a connection that nobody uses for a while. Where a request is sent in just that moment, the server never
+//! sees it, and the connection breaks without an answer. That is nobody's failure: the request is sent again, once, on a new
+//! connection.
+
+use std::cell::Cell;
+use std::error::Error;
+use std::io::ErrorKind;
+use std::time::{Duration, Instant};
+
+use http::Method;
+use reqwest::{Client, ClientBuilder, RequestBuilder, Response};
+use tower::util::MapRequestLayer;
+
+use crate::metrics::EngineMetrics;
+
+/// uvicorn, which vLLM runs in, closes connections that are idle for 5 s: those are not used any more by then.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(4);
+/// A connection that was closed breaks when it is written to. One that breaks later broke at work, and the engine with it.
+const AT_ONCE: Duration = Duration::from_secs(1);
+
+tokio::task_local! {
+    /// Whether a connection was made for the request that this task sends.
+    static IS_NEW: Cell<bool>;
+}
+
+/// A client for anybody else who is asked now and then: no proxies from the environment, no overall timeout.
+pub fn http_client(connect_timeout: Duration) -> Result<Client, reqwest::Error> {
+    builder(connect_timeout).build()
+}
+
+fn builder(connect_timeout: Duration) -> ClientBuilder {
+    // Fails where a provider is installed already, which is as good.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    Client::builder().connect_timeout(connect_timeout).tcp_nodelay(true).no_proxy()
+}
+
+/// A client for engines: no proxies from the environment, no overall timeout (streams are long).
+#[derive(Debug, Clone)]
+pub struct Connections {
+    kept: Client,
+    /// Keeps no connection, so it makes one for each request.
+    fresh: Client,
+}
+
+impl Connections {
+    /// For engines that take no longer than this to accept a connection.
+    pub fn new(connect_timeout: Duration) -> Result<Self, reqwest::Error> {
+        let kept =
+            builder(connect_timeout).pool_idle_timeout(IDLE_TIMEOUT).connector_layer(MapRequestLayer::new(noted));
+        Ok(Self { kept: kept.build()?, fresh: builder(connect_timeout).pool_max_idle_per_host(0).build()? })
+    }
+
+    /// A request that is not sent yet.
+    pub(super) fn request(&self, method: Method, url: String) -> RequestBuilder {
+        self.kept.request(method, url)
+    }
+
+    /// Sends a request that may be sent twice; the metrics count those that are.
+    pub(super) async fn send(
+        &self,
+        request: RequestBuilder,
+        metrics: &EngineMetrics,
+    ) -> Result<Response, reqwest::Error> {
+        let request = request.build()?;
+        let (again, began) = (request.try_clone(), Instant::now());
+        let sending = async {
+            let sent = self.kept.execute(request).await;
+            (sent, IS_NEW.with(Cell::get))
+        };
+        let (sent, is_new) = IS_NEW.scope(Cell::new(false), sending).await;
+        match (sent, again) {
+            (Err(error), Some(again)) if !is_new && began.elapsed() < AT_ONCE && is_closed(&error) => {
+                tracing::debug!(url = %again.url(), %error, "an idle connection was closed; the request is sent again");
+                metrics.reconnects.inc();
+                self.fresh.execute(again).await
+            }
+            (sent, _) => sent,
+        }
+    }
+}
+
+/// Notes that a connection to this destination is made. A request may then still get one that another gave back meanwhile;
+/// that one was in use just now, and is as good as new.
+fn noted<T>(destination: T) -> T {
+    let _ = IS_NEW.try_with(|is_new| is_new.set(true));
+    destination
+}
+
+/// Whether the connection broke before an answer came.
+fn is_closed(error: &(dyn Error + 'static)) -> bool {
+    if let Some(error) = error.downcast_ref::<hyper::Error>()
+        && (error.is_incomplete_message() || error.is_canceled() || error.is_closed())
+    {
+        return true;
+    }
+    let kind = error.downcast_ref::<std::io::Error>().map(std::io::Error::kind);
+    matches!(kind, Some(ErrorKind::ConnectionReset | ErrorKind::ConnectionAborted | ErrorKind::BrokenPipe))
+        || error.source().is_some_and(is_closed)
+}
