@@ -18,6 +18,8 @@ import urllib.parse
 import urllib.request
 
 LOAD_SECONDS = 20
+# How long Prometheus may take to start on a machine that has other things to do.
+FIRST_SCRAPE_SECONDS = 60
 TEXT = "</think>\n\nOne, two, three, four, five, six, seven, eight."
 NO_CALL = "</think>\n\n<tool_call>\n{\"name\": ping}\n</tool_call>"
 TOOLS = [{"type": "function", "function": {"name": "ping", "parameters": {}}}]
@@ -86,6 +88,21 @@ def query(prometheus, expression):
     return [value for value in values if not math.isnan(value)]
 
 
+def wait_for_scrape(prometheus):
+    """The load begins with the first scrape: the queries look back a few seconds."""
+    until = time.monotonic() + FIRST_SCRAPE_SECONDS
+    while True:
+        try:
+            targets = json.load(urllib.request.urlopen(f"{prometheus}/api/v1/targets"))["data"]["activeTargets"]
+        except OSError:
+            targets = []  # it does not answer yet
+        if any(target["health"] == "up" for target in targets):
+            return
+        errors = [target["lastError"] for target in targets]
+        assert time.monotonic() < until, f"Prometheus has not scraped couplet: {errors}"
+        time.sleep(0.2)
+
+
 def expressions(directory):
     for path in sorted(pathlib.Path(directory).glob("*.json")):
         for panel in json.loads(path.read_text())["panels"]:
@@ -95,6 +112,7 @@ def expressions(directory):
 
 def main():
     couplet, prometheus, directory = sys.argv[1:]
+    wait_for_scrape(prometheus)
     load = Load(couplet)
     threads = load.run()
     time.sleep(LOAD_SECONDS - 3)  # the queries are asked while there is load
