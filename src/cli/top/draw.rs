@@ -14,10 +14,15 @@ use super::view::View;
 
 /// Lines of the panels in the middle.
 const PANELS: u16 = 8;
+/// Columns of the times and of the figures of this moment; the answers get what is left, 16 of 80.
+const TIMES: u16 = 38;
+const NOW: u16 = 26;
 /// Lines of the curve.
 const CURVE: u16 = 6;
 /// What there is beside the engines: header, panels, curve, the engines' frame and heading, keys.
 pub(super) const REST: u16 = 1 + PANELS + CURVE + 3 + 1;
+/// Columns of a screen on which all of the table is shown.
+const WIDE: u16 = 100;
 /// What is not known.
 const UNKNOWN: &str = "–";
 
@@ -34,9 +39,9 @@ pub(super) fn draw(view: &View, area: Rect, cells: &mut Buffer) {
         let said = if view.away.is_some() { "nothing is known yet" } else { "looking twice …" };
         return Paragraph::new(said).centered().render(middle, cells);
     };
-    let widths = [Constraint::Length(26), Constraint::Fill(1), Constraint::Length(28)];
+    let widths = [Constraint::Fill(1), Constraint::Length(TIMES), Constraint::Length(NOW)];
     let [answers, times, now] = Layout::horizontal(widths).areas(panels);
-    panel("Answers/s", answer_lines(figures)).render(answers, cells);
+    panel("Answers/s", answer_lines(figures, answers.width)).render(answers, cells);
     panel("Times", time_lines(figures)).render(times, cells);
     panel("Now", now_lines(figures)).render(now, cells);
     draw_curve(view, figures, curve, cells);
@@ -49,9 +54,8 @@ fn draw_header(view: &View, area: Rect, cells: &mut Buffer) {
         spans.push(format!("{} ", figures.version).bold());
     }
     spans.push(format!("at {}", view.url).into());
-    if let (Some((reason, since)), seconds) = (&view.away, |since: &std::time::Instant| since.elapsed().as_secs()) {
-        let told = format!("  does not answer for {} s: {reason}; it is asked again ", seconds(since));
-        spans.push(told.fg(Color::Red).bold());
+    if let Some((_, since)) = &view.away {
+        spans.push(format!("   away for {} s", since.elapsed().as_secs()).fg(Color::Red).bold());
     } else if let Some(figures) = &view.figures {
         if let Some(uptime) = figures.uptime {
             spans.push(format!("   up {}", clock(uptime)).into());
@@ -64,7 +68,11 @@ fn draw_header(view: &View, area: Rect, cells: &mut Buffer) {
     Line::from(spans).render(area, cells);
 }
 
+/// The keys, or what is wrong.
 fn draw_keys(view: &View, area: Rect, cells: &mut Buffer) {
+    if let Some((reason, _)) = &view.away {
+        return Line::from(format!(" {reason}; it is asked again")).fg(Color::Red).render(area, cells);
+    }
     let order = view.order.name();
     Line::from(format!(" q quits   p pauses   ↑ ↓ scroll   ← → sort engines, now by {order}"))
         .dim()
@@ -75,31 +83,32 @@ fn panel<'a>(title: &'a str, lines: Vec<Line<'a>>) -> Paragraph<'a> {
     Paragraph::new(lines).block(Block::bordered().title(format!(" {title} ")))
 }
 
-/// A name at the left, its figure at the right of so many columns.
-fn line<'a>(name: &str, figure: &str, width: usize, style: Style) -> Line<'a> {
-    let gap = width.saturating_sub(name.chars().count());
+/// A name at the left of a panel of so many columns, its figure at the right.
+fn line<'a>(name: &str, figure: &str, columns: u16, style: Style) -> Line<'a> {
+    // Frames and a space at both sides.
+    let gap = usize::from(columns).saturating_sub(4 + name.chars().count());
     Line::styled(format!(" {name}{figure:>gap$}"), style)
 }
 
-fn answer_lines(figures: &Figures) -> Vec<Line<'_>> {
+fn answer_lines(figures: &Figures, columns: u16) -> Vec<Line<'_>> {
     let style = |code: &str| match code.chars().next() {
         Some('5') => Style::new().fg(Color::Red),
         Some('4') => Style::new().fg(Color::Yellow),
         _ => Style::new(),
     };
     let mut lines: Vec<Line> =
-        figures.codes.iter().map(|(code, rate)| line(code, &number(*rate), 22, style(code))).collect();
+        figures.codes.iter().map(|(code, rate)| line(code, &number(*rate), columns, style(code))).collect();
     if lines.is_empty() {
-        lines.push(line("none", "", 22, Style::new().dim()));
+        lines.push(line("none", "", columns, Style::new().dim()));
     }
     // There is room for one line more.
     lines.truncate(usize::from(PANELS) - 3);
-    lines.push(line("cut short", &number(figures.aborts), 22, warns(figures.aborts)));
+    lines.push(line("cut short", &number(figures.aborts), columns, warns(figures.aborts)));
     lines
 }
 
 fn time_lines(figures: &Figures) -> Vec<Line<'_>> {
-    let row = |name: &str, [a, b, c]: [String; 3]| format!(" {name:<15}{a:>9}{b:>9}{c:>9}");
+    let row = |name: &str, [a, b, c]: [String; 3]| format!(" {name:<14}{a:>7}{b:>7}{c:>7}");
     let heading = row("", ["p50", "p90", "p99"].map(str::to_owned));
     let mut lines = vec![Line::from(heading).dim()];
     for (what, times) in &figures.times {
@@ -119,7 +128,7 @@ fn now_lines(figures: &Figures) -> Vec<Line<'_>> {
         ("retries/s", number(figures.retries), warns(figures.retries)),
         ("known beginnings", hits, plain),
     ]
-    .map(|(name, figure, style)| line(name, &figure, 24, style))
+    .map(|(name, figure, style)| line(name, &figure, NOW, style))
     .into()
 }
 
@@ -137,7 +146,7 @@ fn draw_curve(view: &View, figures: &Figures, area: Rect, cells: &mut Buffer) {
     Sparkline::default().data(&shown).block(block).fg(Color::Cyan).render(area, cells);
 }
 
-/// Columns of the engines' table.
+/// Columns of the engines' table. The last two are left out where the screen is narrow.
 const COLUMNS: [(&str, Constraint); 10] = [
     ("engine", Constraint::Fill(2)),
     ("model", Constraint::Fill(1)),
@@ -152,13 +161,14 @@ const COLUMNS: [(&str, Constraint); 10] = [
 ];
 
 fn draw_engines(view: &View, area: Rect, cells: &mut Buffer) {
-    let heading = COLUMNS.iter().enumerate().map(|(at, (name, _))| aligned(at, (*name).to_owned()));
+    let shown = if area.width < WIDE { COLUMNS.len() - 2 } else { COLUMNS.len() };
+    let heading = COLUMNS[..shown].iter().enumerate().map(|(at, (name, _))| aligned(at, (*name).to_owned()));
     let engines = view.engines();
     let title = match view.scroll {
         0 => " Engines ".to_owned(),
         above => format!(" Engines, {above} more above "),
     };
-    Table::new(engines.into_iter().map(row), COLUMNS.map(|(_, width)| width))
+    Table::new(engines.into_iter().map(|engine| row(engine, shown)), COLUMNS[..shown].iter().map(|(_, width)| *width))
         .header(Row::new(heading).style(Style::new().dim()))
         .column_spacing(1)
         .block(Block::bordered().title(title))
@@ -171,7 +181,8 @@ fn aligned<'a>(column: usize, text: String) -> Cell<'a> {
     Cell::from(if column < 4 { line } else { line.right_aligned() })
 }
 
-fn row(engine: &Engine) -> Row<'_> {
+/// The first so many columns of an engine.
+fn row(engine: &Engine, shown: usize) -> Row<'_> {
     let (state, color) = match engine.state {
         State::Up => ("up", Color::Green),
         State::LeftAlone => ("out", Color::Yellow),
@@ -195,6 +206,7 @@ fn row(engine: &Engine) -> Row<'_> {
     if engine.fails {
         cells[7] = aligned(7, number(engine.errors)).style(Style::new().fg(Color::Red));
     }
+    cells.truncate(shown);
     Row::new(cells)
 }
 
@@ -226,6 +238,7 @@ fn number(figure: f64) -> String {
 fn time(seconds: f64) -> String {
     match seconds {
         _ if seconds >= 99.95 => format!("{seconds:.0} s"),
+        _ if seconds >= 9.995 => format!("{seconds:.1} s"),
         _ if seconds >= 0.9995 => format!("{seconds:.2} s"),
         _ if seconds >= 0.00995 => format!("{:.0} ms", seconds * 1e3),
         _ => format!("{:.1} ms", seconds * 1e3),
@@ -279,14 +292,34 @@ mod tests {
     fn a_couplet_that_is_away_is_told_above_what_was_known() {
         let mut view = View::new("http://c");
         view.looked(Err("Connection refused".to_owned()));
-        let screen = drawn(&view, 100, 30);
-        assert!(screen.contains("couplet at http://c  does not answer for 0 s: Connection refused"), "{screen}");
+        let screen = drawn(&view, 80, 24);
+        assert!(screen.contains("couplet at http://c   away for 0 s"), "{screen}");
+        assert!(screen.contains("Connection refused; it is asked again"), "{screen}");
         assert!(screen.contains("nothing is known yet"), "{screen}");
         let engines = vec![Engine { name: "http://engine-1".to_owned(), ..Engine::default() }];
         view.figures = Some(Figures { version: "9.9".to_owned(), engines, ..Figures::default() });
         let screen = drawn(&view, 100, 30);
-        assert!(screen.contains("couplet 9.9 at http://c  does not answer"), "{screen}");
+        assert!(screen.contains("couplet 9.9 at http://c   away for"), "{screen}");
         assert!(screen.contains("engine-1") && screen.contains("down"), "{screen}");
+    }
+
+    #[test]
+    fn a_terminal_of_80_columns_shows_all_that_is_asked_first() {
+        let engines = vec![Engine { name: "http://10.0.0.1:8000".to_owned(), errors: 12345.0, ..Engine::default() }];
+        let times = vec![("between tokens", Some([0.0012, 0.123, 12.34]))];
+        let codes = vec![("200".to_owned(), 12.3)];
+        let mut view = View::new("http://c");
+        view.figures = Some(Figures { engines, times, codes, queued: 7.0, ..Figures::default() });
+        let screen = drawn(&view, 80, 24);
+        for line in [
+            "│ 200     12.3 │",
+            "│ between tokens 1.2 ms 123 ms 12.3 s│",
+            "│ queued               7 │",
+            "│10.0.0.1:8000 ",
+            "12.3k│",
+        ] {
+            assert!(screen.contains(line), "no {line} in\n{screen}");
+        }
     }
 
     #[test]
