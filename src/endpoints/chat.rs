@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
+use serde_json::{Map, Value};
 
 use super::plan::{self, Reader, TextFields};
 use super::prompts::Transcript;
 use super::structured::{self, Answer};
-use super::{Context, Head, coupled};
+use super::{Context, Head, Served, coupled};
 use crate::api::chat::ChatRequest;
 use crate::api::error::ApiError;
 use crate::api::generate::{GenerateChoice, GenerateResponse};
@@ -44,13 +45,7 @@ pub async fn create(context: Arc<Context>, head: &Head, body: &Bytes) -> Result<
     head.trace.asks("chat", asked, &rendered.generate.sampling_params);
     let pool = served.pool()?;
     let prompt = rendered.generate.token_ids.clone();
-    let text = TextFields::chat(&request, Reader::Engine);
-    let kwargs = rendered.chat_template_kwargs;
-    let facts = render::parser_context(&request, prompt.clone(), kwargs, coupled::random());
-    if let Some(reason) = plan::refusal(served, &facts) {
-        return Err(ApiError::bad_request(reason));
-    }
-    let plan = plan::chat(served, &request, text, facts, None);
+    let plan = plan(served, &request, prompt.clone(), rendered.chat_template_kwargs)?;
     let streams = request.stream == Some(true);
     let mut generate = coupled::for_engine(rendered.generate, served, streams || !plan.text.stop.is_empty());
     let object = if streams { "chat.completion.chunk" } else { "chat.completion" };
@@ -69,14 +64,9 @@ pub async fn create(context: Arc<Context>, head: &Head, body: &Bytes) -> Result<
         coupled::generate(Arc::clone(pool), caller, vec![(generate, grammar)], Arc::clone(&context.metrics.stages));
     let reply = async move {
         let generation = generations.await?.pop().ok_or_else(|| ApiError::internal("no engine was asked"))?;
-        let style = Style::chat(
-            Some(request.top_logprobs.0),
-            request.logprob_token_ids.as_ref().is_some_and(|ids| !ids.is_empty()),
-            request.return_tokens_as_token_ids == Some(true),
-        );
         Ok::<_, ApiError>(Reply {
             envelope,
-            style,
+            style: style(&request),
             meter: measure(Expected { prompt: prompt.len(), choices: choices as usize, engine_streams }),
             transcript,
             choices: (0..choices).map(|_| Choice::new(&plan, &prompt)).collect(),
@@ -96,6 +86,28 @@ pub async fn create(context: Arc<Context>, head: &Head, body: &Bytes) -> Result<
     }
     let opening = async move { Ok(Streamed::new(reply.await?).bytes()) };
     coupled::stream(opening, interval, Arc::clone(&head.record)).await
+}
+
+/// How the reply is read. The refusal of what the model's dialect cannot do is the client's to see.
+fn plan(
+    served: &Served,
+    request: &ChatRequest,
+    prompt: Vec<u32>,
+    template_kwargs: Map<String, Value>,
+) -> Result<Plan, ApiError> {
+    let facts = render::parser_context(request, prompt, template_kwargs, coupled::random());
+    match plan::refusal(served, &facts) {
+        Some(reason) => Err(ApiError::bad_request(reason)),
+        None => Ok(plan::chat(served, request, TextFields::chat(request, Reader::Engine), facts, None)),
+    }
+}
+
+fn style(request: &ChatRequest) -> Style {
+    Style::chat(
+        Some(request.top_logprobs.0),
+        request.logprob_token_ids.as_ref().is_some_and(|ids| !ids.is_empty()),
+        request.return_tokens_as_token_ids == Some(true),
+    )
 }
 
 /// `assistant`, or the role of the message that is being continued.
