@@ -3,8 +3,11 @@
 //! The engine generates freely. A token that the grammar does not allow is dropped with what comes behind it; what must
 //! come then is inserted without asking anybody, or the engine is asked for one token among those that are allowed, and
 //! goes on freely behind it. So every token comes from the distribution that a mask would leave: for each step it is
-//! drawn until it is allowed, or drawn among what is allowed. [`bound`] follows one reply, [`masks`] decides when an engine
-//! is asked with a mask.
+//! drawn until it is allowed, or drawn among what is allowed. Where `top_p`, `top_k` or `min_p` cut the unlikely off, an
+//! engine with a mask cuts what is left by the grammar, and a free draw what there was before it: then a token may come a
+//! little more often that both cuts leave.
+//!
+//! [`bound`] follows one reply, [`masks`] decides when an engine is asked with a mask.
 
 mod bound;
 mod masks;
