@@ -28,9 +28,17 @@ struct Closing {
     unanswered: Arc<AtomicUsize>,
 }
 
+/// What else is wrong with [`Closing`].
+#[derive(Clone, Copy, Default)]
+struct Flaw {
+    /// It answers no request to generate, on whichever connection.
+    broken: bool,
+    /// So busy that it closes a connection so long after a request came on it.
+    busy: Duration,
+}
+
 impl Closing {
-    /// Where it is `broken`, it answers no request to generate, on whichever connection.
-    async fn before(engine: &Engine, broken: bool) -> Self {
+    async fn before(engine: &Engine, flaw: Flaw) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let unanswered = Arc::<AtomicUsize>::default();
@@ -38,7 +46,7 @@ impl Closing {
         tokio::spawn(async move {
             loop {
                 let (client, _) = listener.accept().await.unwrap();
-                tokio::spawn(serve_connection(client, behind.clone(), Arc::clone(&count), broken));
+                tokio::spawn(serve_connection(client, behind.clone(), Arc::clone(&count), flaw));
             }
         });
         Self { url, unanswered }
@@ -49,7 +57,7 @@ impl Closing {
     }
 }
 
-async fn serve_connection(client: TcpStream, behind: String, unanswered: Arc<AtomicUsize>, broken: bool) {
+async fn serve_connection(client: TcpStream, behind: String, unanswered: Arc<AtomicUsize>, flaw: Flaw) {
     let (mut from_engine, mut to_engine) = TcpStream::connect(behind).await.unwrap().into_split();
     let (from_client, mut to_client) = client.into_split();
     let mut from_client = BufReader::new(from_client);
@@ -65,7 +73,8 @@ async fn serve_connection(client: TcpStream, behind: String, unanswered: Arc<Ato
     while let Some(request) = read(&mut from_client).await {
         let generates = request.starts_with(b"POST /inference/v1/generate") && !is_probe(&request);
         let idle = answered.lock().unwrap().is_some_and(|at| at.elapsed() > IDLE);
-        if idle || (broken && generates) {
+        if idle || (flaw.broken && generates) {
+            tokio::time::sleep(flaw.busy).await;
             unanswered.fetch_add(usize::from(generates), Ordering::Relaxed);
             break;
         }
@@ -128,7 +137,7 @@ async fn serve_idle(closing: &Closing) -> Couplet {
 #[tokio::test]
 async fn a_request_on_a_connection_that_was_closed_is_sent_again() {
     let engine = Engine::start(tiny::engine_options()).await;
-    let closing = Closing::before(&engine, false).await;
+    let closing = Closing::before(&engine, Flaw::default()).await;
     let couplet = serve_idle(&closing).await;
     let url = format!("{}/v1/chat/completions", couplet.url);
     for (bound, stream) in [(false, false), (false, true), (true, false), (true, true)] {
@@ -155,9 +164,20 @@ async fn a_request_on_a_connection_that_was_closed_is_sent_again() {
 }
 
 #[tokio::test]
+async fn it_is_sent_again_also_where_the_engine_was_busy_before_it_closed_the_connection() {
+    let engine = Engine::start(tiny::engine_options()).await;
+    let closing = Closing::before(&engine, Flaw { busy: Duration::from_millis(2500), ..Flaw::default() }).await;
+    let couplet = serve_idle(&closing).await;
+    let answer = http::post(&format!("{}/v1/chat/completions", couplet.url), &request(false, true)).await;
+    assert_eq!(content(&answer, true), TEXT.trim_start_matches("</think>"));
+    assert_eq!(closing.unanswered(), 1);
+    assert_eq!(metric(&couplet, "couplet_engine_failures_total").await, 0.0);
+}
+
+#[tokio::test]
 async fn it_is_sent_twice_at_most() {
     let engine = Engine::start(tiny::engine_options()).await;
-    let closing = Closing::before(&engine, true).await;
+    let closing = Closing::before(&engine, Flaw { broken: true, ..Flaw::default() }).await;
     let couplet = serve_idle(&closing).await;
     let answer = http::post(&format!("{}/v1/chat/completions", couplet.url), &request(false, false)).await;
     assert_eq!(answer.status, 502, "{}", answer.text);

@@ -15,10 +15,12 @@ use tower::util::MapRequestLayer;
 
 use crate::metrics::EngineMetrics;
 
-/// uvicorn, which vLLM runs in, closes connections that are idle for 5 s: those are not used any more by then.
-const IDLE_TIMEOUT: Duration = Duration::from_secs(4);
-/// A connection that was closed breaks when it is written to. One that breaks later broke at work, and the engine with it.
-const AT_ONCE: Duration = Duration::from_secs(1);
+/// uvicorn, which vLLM runs in, closes connections that are idle for 5 s: those are not used any more by then, also where
+/// the engine is so busy that it reads a request seconds after it came.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(2);
+/// A busy engine gets to closing a connection, and not to the request that has come on it, seconds later. One that breaks
+/// after more than this broke at work, and the engine with it.
+const SOON: Duration = Duration::from_secs(10);
 
 tokio::task_local! {
     /// Whether a connection was made for the request that this task sends.
@@ -71,7 +73,7 @@ impl Connections {
         };
         let (sent, is_new) = IS_NEW.scope(Cell::new(false), sending).await;
         match (sent, again) {
-            (Err(error), Some(again)) if !is_new && began.elapsed() < AT_ONCE && is_closed(&error) => {
+            (Err(error), Some(again)) if !is_new && began.elapsed() < SOON && is_closed(&error) => {
                 tracing::debug!(url = %again.url(), %error, "an idle connection was closed; the request is sent again");
                 metrics.reconnects.inc();
                 self.fresh.execute(again).await
