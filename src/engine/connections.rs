@@ -2,16 +2,14 @@
 //!
 //! A server closes a connection that nobody uses for a while. Where a request is sent in just that moment, the server never
 //! sees it, and the connection breaks without an answer. That is nobody's failure: the request is sent again, once, on a new
-//! connection.
+//! connection. An engine that is gone refuses that one at once, so that nothing is lost by asking.
 
-use std::cell::Cell;
 use std::error::Error;
 use std::io::ErrorKind;
 use std::time::{Duration, Instant};
 
 use http::Method;
 use reqwest::{Client, ClientBuilder, RequestBuilder, Response};
-use tower::util::MapRequestLayer;
 
 use crate::metrics::EngineMetrics;
 
@@ -21,11 +19,6 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(2);
 /// A busy engine gets to closing a connection, and not to the request that has come on it, seconds later. One that breaks
 /// after more than this broke at work, and the engine with it.
 const SOON: Duration = Duration::from_secs(10);
-
-tokio::task_local! {
-    /// Whether a connection was made for the request that this task sends.
-    static IS_NEW: Cell<bool>;
-}
 
 /// A client for anybody else who is asked now and then: no proxies from the environment, no overall timeout.
 pub fn http_client(connect_timeout: Duration) -> Result<Client, reqwest::Error> {
@@ -49,8 +42,7 @@ pub struct Connections {
 impl Connections {
     /// For engines that take no longer than this to accept a connection.
     pub fn new(connect_timeout: Duration) -> Result<Self, reqwest::Error> {
-        let kept =
-            builder(connect_timeout).pool_idle_timeout(IDLE_TIMEOUT).connector_layer(MapRequestLayer::new(noted));
+        let kept = builder(connect_timeout).pool_idle_timeout(IDLE_TIMEOUT);
         Ok(Self { kept: kept.build()?, fresh: builder(connect_timeout).pool_max_idle_per_host(0).build()? })
     }
 
@@ -67,27 +59,15 @@ impl Connections {
     ) -> Result<Response, reqwest::Error> {
         let request = request.build()?;
         let (again, began) = (request.try_clone(), Instant::now());
-        let sending = async {
-            let sent = self.kept.execute(request).await;
-            (sent, IS_NEW.with(Cell::get))
-        };
-        let (sent, is_new) = IS_NEW.scope(Cell::new(false), sending).await;
-        match (sent, again) {
-            (Err(error), Some(again)) if !is_new && began.elapsed() < SOON && is_closed(&error) => {
-                tracing::debug!(url = %again.url(), %error, "an idle connection was closed; the request is sent again");
+        match (self.kept.execute(request).await, again) {
+            (Err(error), Some(again)) if began.elapsed() < SOON && is_closed(&error) => {
+                tracing::debug!(url = %again.url(), %error, "a connection was closed; the request is sent again");
                 metrics.reconnects.inc();
                 self.fresh.execute(again).await
             }
             (sent, _) => sent,
         }
     }
-}
-
-/// Notes that a connection to this destination is made. A request may then still get one that another gave back meanwhile;
-/// that one was in use just now, and is as good as new.
-fn noted<T>(destination: T) -> T {
-    let _ = IS_NEW.try_with(|is_new| is_new.set(true));
-    destination
 }
 
 /// Whether the connection broke before an answer came.
