@@ -43,7 +43,7 @@ pub struct EngineMetrics {
     pub ejections: IntCounter,
     /// Replies that began elsewhere and went on at it.
     pub resumes: IntCounter,
-    /// Requests that were sent again because an idle connection was closed.
+    /// Requests that were sent again because their connection broke before an answer came.
     pub reconnects: IntCounter,
     url: String,
     families: Arc<EngineFamilies>,
@@ -94,7 +94,7 @@ impl EngineFamilies {
             )?,
             reconnects: counter(
                 "couplet_engine_reconnects_total",
-                "Requests that were sent again, on a new connection, because the engine had closed an idle one.",
+                "Requests that were sent again, on a new connection, because theirs broke before an answer came.",
                 &["engine"],
             )?,
             known: Mutex::default(),

@@ -17,7 +17,7 @@ pub(super) struct View {
     pub(super) url: String,
     /// The latest figures.
     pub(super) figures: Option<Figures>,
-    /// Tokens of replies in a second, the latest last.
+    /// Tokens of replies in a second, the latest first.
     pub(super) history: VecDeque<u64>,
     /// Why couplet does not answer, and since when.
     pub(super) away: Option<(String, Instant)>,
